@@ -1,0 +1,83 @@
+# Every target makes .venv by itself and is quick when nothing changed. PYTHON= picks the interpreter.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP_RUN := $(VENV)/.stamp-run
+STAMP_DEV := $(VENV)/.stamp-dev
+PORT ?=
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# The first interpreter of at least 3.11 that can make virtual environments.
+FIND_PYTHON = for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+	if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+		echo "$$candidate"; exit 0; fi; \
+	if [ -n "$(PYTHON)" ]; then \
+		echo "PYTHON=$(PYTHON) is not a Python of at least 3.11 with venv." >&2; exit 1; fi; \
+	done; \
+	echo "No Python of at least 3.11 with venv was found. Install one (on Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3." >&2; exit 1
+
+.PHONY: help setup run test check tour bench clean requirements schema messages
+
+help: ## Show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: $(STAMP_DEV) ## Make .venv with everything for running and developing
+
+run: $(STAMP_RUN) ## Run the console with an embedded cluster (PORT= changes the port)
+	@exec $(BIN)/python manage.py up $(if $(PORT),--port $(PORT)) $(RUN_ARGS)
+
+test: $(STAMP_DEV) ## Run all tests; the browser's are a run of their own
+	@.ci/test $(BIN)
+
+check: $(STAMP_DEV) ## Format, lint, types, layers, system checks, migrations, API schema
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python manage.py check --fail-level WARNING
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file $(VENV)/schema.yaml
+	@diff -u docs/openapi.yaml $(VENV)/schema.yaml \
+		|| { echo "docs/openapi.yaml is not what the code says: run 'make schema' and commit it." >&2; exit 1; }
+
+tour: $(STAMP_RUN) ## Do the main job headless through the REST API (TOUR_ARGS="--kubeconfig FILE …")
+	@exec $(BIN)/python manage.py tour $(TOUR_ARGS)
+
+bench: $(STAMP_RUN) ## Measure the console (BENCH_ARGS=)
+	@exec $(BIN)/python manage.py bench $(BENCH_ARGS)
+
+schema: $(STAMP_DEV) ## Write docs/openapi.yaml from the code
+	@mkdir -p docs
+	$(BIN)/python manage.py spectacular --validate --file docs/openapi.yaml
+
+messages: $(STAMP_DEV) ## Collect and compile translations (needs gettext)
+	$(BIN)/python manage.py makemessages --locale es --locale zh_Hans --no-location --ignore .venv --ignore var
+	$(BIN)/python manage.py compilemessages --ignore .venv --ignore var
+
+requirements: $(STAMP_DEV) ## Resolve requirements*.in into the pinned requirements*.txt
+	@for name in requirements requirements-dev; do \
+		UV_CUSTOM_COMPILE_COMMAND="make requirements" $(BIN)/uv pip compile --quiet --upgrade --universal \
+			--python-version 3.11 --no-config --no-annotate --no-emit-index-url --no-emit-find-links \
+			$$name.in --output-file $$name.txt; done
+
+clean: ## Remove .venv and what tools left behind; the console's data in var/ stays
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage .coverage.* \
+		htmlcov staticfiles build test-results
+	find . -name __pycache__ -type d -not -path './var/*' -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@python=$$($(FIND_PYTHON)); echo "Making $(VENV) with $$python"; "$$python" -m venv --clear $(VENV)
+
+$(STAMP_RUN): requirements.txt | $(BIN)/python
+	@echo "Installing what the console needs to run"
+	@$(PIP) install --requirement requirements.txt
+	@touch $@
+
+$(STAMP_DEV): requirements-dev.txt $(STAMP_RUN)
+	@echo "Installing what its development needs"
+	@$(PIP) install --requirement requirements.txt --requirement requirements-dev.txt
+	@touch $@

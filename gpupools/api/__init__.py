@@ -1,0 +1,1 @@
+"""The REST door: parse, call a service, show."""

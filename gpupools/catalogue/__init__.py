@@ -1,0 +1,1 @@
+"""Built-in job templates and component manifests, as YAML."""

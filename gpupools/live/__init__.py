@@ -1,0 +1,1 @@
+"""The WebSocket door: what open pages hear while they are open."""

@@ -1,0 +1,1 @@
+"""Commands and the supervisor that runs the console's processes."""

@@ -1,0 +1,1 @@
+"""The console's commands: up, runsimulator, watchclusters, tour, bench."""

@@ -1,0 +1,29 @@
+"""Rows, constraints and querysets; no rules and no writing beyond that. Services are the only writers."""
+
+from gpupools.models.access import ApiToken, Grant, Role, User
+from gpupools.models.allocation import AllocationPoint, WatchLease
+from gpupools.models.audit import AuditEntry, IdempotencyKey
+from gpupools.models.changes import ChangeStep, ModeChange
+from gpupools.models.clusters import Cluster, ComponentState
+from gpupools.models.jobs import JobTemplate, Submission
+from gpupools.models.pools import NodePool
+from gpupools.models.pushes import Push
+
+__all__ = [
+    "AllocationPoint",
+    "ApiToken",
+    "AuditEntry",
+    "ChangeStep",
+    "Cluster",
+    "ComponentState",
+    "Grant",
+    "IdempotencyKey",
+    "JobTemplate",
+    "ModeChange",
+    "NodePool",
+    "Push",
+    "Role",
+    "Submission",
+    "User",
+    "WatchLease",
+]

@@ -1,0 +1,1 @@
+"""The HTML door: parse, call a service, show."""

@@ -1,0 +1,1 @@
+"""Tests of settings, system checks, processes and house rules."""
