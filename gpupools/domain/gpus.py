@@ -1,0 +1,291 @@
+"""Values that the rules work on: nodes with cards, pods that hold cards, and what a pod asks for.
+
+Pure values, cheap to encode: the watcher writes them to Redis, placement reads them back. No raw API fields here.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gpupools.domain.modes import (
+    CARD_MEMORY_LABEL,
+    CARD_NAME_LABEL,
+    EXCLUSIVE_GPU,
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    MODE_LABEL,
+    PLACEMENT_LABEL,
+    TOPOLOGY_GPU,
+    Mode,
+    PlacementPolicy,
+    mode_of_label,
+)
+
+
+class Taint(msgspec.Struct, frozen=True):
+    """A node taint, as Kubernetes has it."""
+
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """A pod toleration; an empty operator means Equal, an empty effect all effects."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """One ``matchExpressions`` entry: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class AffinityTerm(msgspec.Struct, frozen=True):
+    """Requirements that are ANDed (labels) plus ``matchFields`` on metadata.name; terms are ORed by their holder."""
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+
+
+class PreferredTerm(msgspec.Struct, frozen=True):
+    """A preferred affinity term with its weight 1..100."""
+
+    weight: int
+    term: AffinityTerm
+
+
+class GpuNode(msgspec.Struct, frozen=True):
+    """A node as the rules see it.
+
+    ``allocatable`` and ``capacity`` hold whole numbers: cpu in millicores, memory and ephemeral-storage in bytes,
+    everything else in units. ``links`` is the bandwidth matrix of the topology report, None without one.
+    """
+
+    name: str
+    uid: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    ip: str = ""
+    allocatable: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    links: tuple[tuple[float, ...], ...] | None = None
+    unhealthy: tuple[int, ...] = ()
+    instance_type: str = ""
+    created_at: str = ""
+    kubelet_version: str = ""
+
+    @property
+    def declared(self) -> Mode | None:
+        """The mode that the label declares; None for a value that nobody knows."""
+        return mode_of_label(self.labels.get(MODE_LABEL))
+
+    @property
+    def policy(self) -> PlacementPolicy:
+        """Card choice on a shared node; ACK's default is binpack."""
+        spread = self.labels.get(PLACEMENT_LABEL) == PlacementPolicy.SPREAD
+        return PlacementPolicy.SPREAD if spread else PlacementPolicy.BINPACK
+
+    @property
+    def memory_units(self) -> int:
+        """Allocatable ``aliyun.com/gpu-mem`` of the whole node."""
+        return self.allocatable.get(GPU_MEM, 0)
+
+    @property
+    def core_percent(self) -> int:
+        """Allocatable ``aliyun.com/gpu-core.percentage`` of the whole node."""
+        return self.allocatable.get(GPU_CORE, 0)
+
+    @property
+    def shared_cards(self) -> int:
+        """Number of cards that a shared mode reports (``aliyun.com/gpu-count``)."""
+        return self.allocatable.get(GPU_COUNT, 0)
+
+    @property
+    def whole_cards(self) -> int:
+        """Number of cards handed out whole: exclusive or topology."""
+        return self.allocatable.get(EXCLUSIVE_GPU, 0) or self.allocatable.get(TOPOLOGY_GPU, 0)
+
+    @property
+    def card_model(self) -> str:
+        """Card model by ACK's discovery label, empty when ACK did not write it."""
+        return self.labels.get(CARD_NAME_LABEL, "")
+
+    @property
+    def card_memory_mib(self) -> int | None:
+        """Memory of one card by ACK's discovery label (``32510MiB``), None when missing or unreadable."""
+        text = self.labels.get(CARD_MEMORY_LABEL, "")
+        return int(text[:-3]) if text.endswith("MiB") and text[:-3].isdigit() else None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether the node reports, or ever reported, any GPU resource, or declares a mode or a card model."""
+        named = MODE_LABEL in self.labels or CARD_NAME_LABEL in self.labels
+        resources = (EXCLUSIVE_GPU, GPU_MEM, TOPOLOGY_GPU)
+        return named or any(name in self.allocatable or name in self.capacity for name in resources)
+
+
+class ContainerAsk(msgspec.Struct, frozen=True):
+    """What one container asks for; same units as ``GpuNode.allocatable``. ``restartable``: a sidecar init container."""
+
+    name: str = ""
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
+    restartable: bool = False
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Everything placement needs to know of a pod that wants a node."""
+
+    namespace: str = "default"
+    name: str = ""
+    containers: tuple[ContainerAsk, ...] = ()
+    init_containers: tuple[ContainerAsk, ...] = ()
+    overhead: dict[str, int] = {}
+    labels: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    required_terms: tuple[AffinityTerm, ...] | None = None
+    preferred_terms: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    node_name: str = ""
+    priority: int = 0
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod of a cluster with what it asks for and what its annotations claim. Keyed by ``uid``, never by name."""
+
+    uid: str
+    namespace: str
+    name: str
+    ask: Ask
+    node: str = ""
+    phase: str = "Pending"
+    terminating: bool = False
+    annotations: dict[str, str] = {}
+    owner_kind: str = ""
+    owner_name: str = ""
+    created_at: str = ""
+    started_at: str = ""
+    reason: str = ""
+    message: str = ""
+    restarts: int = 0
+    ready: bool = False
+    containers: tuple[str, ...] = ()
+    image: str = ""
+
+    @property
+    def finished(self) -> bool:
+        """Succeeded and Failed pods hold nothing."""
+        return self.phase in {"Succeeded", "Failed"}
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """What one pod holds of one card."""
+
+    uid: str
+    namespace: str
+    pod: str
+    memory_units: int = 0
+    core_percent: int = 0
+    cards: int = 0
+    releasing: bool = False
+    owner_kind: str = ""
+    owner_name: str = ""
+    created_at: str = ""
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """One card of a node with its holders. ``memory_units`` is the card's total; sums never clamp."""
+
+    index: int
+    memory_units: int
+    core_percent: int = 0
+    memory_units_used: int = 0
+    memory_units_releasing: int = 0
+    core_percent_used: int = 0
+    cards_used: int = 0
+    healthy: bool = True
+    holdings: tuple[Holding, ...] = ()
+
+
+class Warning_(msgspec.Struct, frozen=True):
+    """Something about a node's ledger that a person should know: stable code, sentence, pods concerned."""
+
+    code: str
+    message: str
+    pods: tuple[str, ...] = ()
+
+
+class NodeAllocation(msgspec.Struct, frozen=True):
+    """The fold of a node's holders onto its cards.
+
+    In the shared modes ``gpus`` has one entry per card. Exclusive cards have no index in the API, so ``gpus`` is
+    empty and ``cards``/``cards_used`` count; topology cards have an index only through their annotation.
+    ``pending``: bound, but no readable allocation. ``orphan``: names a card that is not there, or a former mode.
+    """
+
+    node: str
+    uid: str
+    mode: Mode | None
+    policy: PlacementPolicy
+    gpus: tuple[Gpu, ...] = ()
+    cards: int = 0
+    cards_used: int = 0
+    cards_releasing: int = 0
+    memory_units: int = 0
+    memory_units_used: int = 0
+    memory_units_releasing: int = 0
+    memory_units_pending: int = 0
+    memory_units_orphan: int = 0
+    core_percent: int = 0
+    core_percent_used: int = 0
+    unit_mib: int | None = None
+    holdings: tuple[Holding, ...] = ()
+    unplaced: tuple[Holding, ...] = ()
+    warnings: tuple[Warning_, ...] = ()
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """A Job or DaemonSet: what is wanted and what became of it. ``state`` of a Job: active, suspended, complete, failed."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    wanted: int = 0
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    state: str = ""
+    reason: str = ""
+    message: str = ""
+    created_at: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    node_selector: dict[str, str] = {}
+    image: str = ""
+
+
+class Picture(msgspec.Struct, frozen=True):
+    """All nodes and pods of a cluster at one instant: what pages, previews and the API read."""
+
+    epoch: int
+    sequence: int
+    taken_at: float
+    nodes: tuple[GpuNode, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+
+
+UNKNOWN = "unknown"

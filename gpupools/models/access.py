@@ -1,0 +1,69 @@
+"""Who: users, what they are granted where, and API tokens (stored as digests only)."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.db.models import Q
+
+
+class Role(models.TextChoices):
+    """Viewer looks, operator acts, admin approves and connects."""
+
+    VIEWER = "viewer", "Viewer"
+    OPERATOR = "operator", "Operator"
+    ADMIN = "admin", "Admin"
+
+    @property
+    def rank(self) -> int:
+        """A role includes every role of lower rank."""
+        return (Role.VIEWER, Role.OPERATOR, Role.ADMIN).index(self)
+
+
+class User(AbstractUser):
+    """A person or a robot that signs in. What it may do is in its grants, not in Django's permissions."""
+
+    class Meta(AbstractUser.Meta):
+        db_table = "gpupools_user"
+
+
+class Grant(models.Model):
+    """A role on one cluster (or all), for one namespace (or all)."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="grants")
+    role = models.CharField(max_length=16, choices=Role.choices)
+    cluster = models.ForeignKey(
+        "gpupools.Cluster", on_delete=models.CASCADE, null=True, blank=True, related_name="grants"
+    )
+    namespace = models.CharField(max_length=63, blank=True, help_text="Empty: every namespace.")
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "role", "cluster", "namespace"], name="one_grant_of_a_kind", nulls_distinct=False
+            ),
+            models.CheckConstraint(condition=Q(role__in=Role.values), name="grant_role_is_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user}: {self.role} on {self.cluster or 'every cluster'}"
+
+
+class ApiToken(models.Model):
+    """A key for automation, shown once; only its SHA-256 is kept. Its role caps its owner's grants."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    digest = models.CharField(max_length=64, unique=True)
+    role = models.CharField(max_length=16, choices=Role.choices)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+        constraints = [models.UniqueConstraint(fields=["user", "name"], name="one_token_of_a_name_per_user")]
+
+    def __str__(self) -> str:
+        return f"{self.name} of {self.user}"

@@ -1,0 +1,47 @@
+"""What was done, by whom, to what; and the memory of POSTs that carried an Idempotency-Key."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from gpupools.models.access import User
+from gpupools.models.clusters import Cluster
+
+
+class AuditEntry(models.Model):
+    """Append-only. Names are kept as text, so an entry outlives what it speaks of; ``data`` holds no secret."""
+
+    at = models.DateTimeField(db_index=True)
+    actor = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
+    actor_name = models.CharField(max_length=150)
+    via = models.CharField(max_length=120, blank=True, help_text="Name of the API token, empty for a session.")
+    action = models.CharField(max_length=64)
+    cluster = models.ForeignKey(Cluster, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
+    cluster_name = models.CharField(max_length=63, blank=True)
+    object_type = models.CharField(max_length=32)
+    object_id = models.CharField(max_length=64)
+    object_label = models.CharField(max_length=300)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.actor_name} {self.action} {self.object_label}"
+
+
+class IdempotencyKey(models.Model):
+    """The answer that a POST with this key got; a replay gets it again."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE)
+    key = models.CharField(max_length=128)
+    digest = models.CharField(max_length=64, help_text="SHA-256 of method, path and body.")
+    status = models.PositiveSmallIntegerField(null=True, blank=True)
+    body = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "key"], name="idempotency_key_is_used_once")]
+
+    def __str__(self) -> str:
+        return self.key

@@ -1,0 +1,85 @@
+"""Requests to change a pool's mode or policy, and the steps that carry them out."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from gpupools.domain.changes import OPEN, State
+from gpupools.models.access import User
+from gpupools.models.pools import NodePool
+
+
+class ModeChange(models.Model):
+    """A request to change a pool's mode or policy. At most one that is not final holds a pool."""
+
+    class Holders(models.TextChoices):
+        WAIT = "wait", "Wait for them to finish"
+        EVICT = "evict", "Evict them"
+
+    pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="changes")
+    from_mode = models.CharField(max_length=16, blank=True)
+    from_policy = models.CharField(max_length=16, blank=True)
+    target_mode = models.CharField(max_length=16)
+    target_policy = models.CharField(max_length=16, blank=True)
+    holders = models.CharField(max_length=8, choices=Holders.choices, default=Holders.WAIT)
+    diff = models.JSONField(default=dict)
+    blast_radius = models.JSONField(default=list)
+    warnings = models.JSONField(default=list)
+    fingerprint = models.CharField(max_length=64)
+    state = models.CharField(
+        max_length=16, choices=[(state.value, state.value) for state in State], default=State.PENDING.value
+    )
+    reason = models.TextField()
+    requested_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="requested_changes")
+    requested_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    decided_by = models.ForeignKey(
+        User, on_delete=models.PROTECT, null=True, blank=True, related_name="decided_changes"
+    )
+    decided_at = models.DateTimeField(null=True, blank=True)
+    decision_reason = models.TextField(blank=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+    note = models.TextField(blank=True, help_text="Why it lapsed, failed or is paused.")
+    remembered = models.JSONField(default=dict, help_text="What must be put back: who was cordoned before.")
+
+    class Meta:
+        ordering = ["-requested_at", "-pk"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["pool"],
+                condition=Q(state__in=sorted(state.value for state in OPEN)),
+                name="one_open_change_per_pool",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.pool}: {self.from_mode or 'undeclared'} -> {self.target_mode}"
+
+
+class ChangeStep(models.Model):
+    """One step of a change's plan, with what it waits for and since when."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", "Not started"
+        RUNNING = "running", "Running"
+        DONE = "done", "Done"
+        FAILED = "failed", "Failed"
+
+    change = models.ForeignKey(ModeChange, on_delete=models.CASCADE, related_name="steps")
+    position = models.PositiveSmallIntegerField()
+    kind = models.CharField(max_length=32)
+    title = models.CharField(max_length=200)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.WAITING)
+    detail = models.CharField(max_length=1000, blank=True)
+    learned = models.JSONField(default=dict, help_text="Task ids and the like, stored before waiting on them.")
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["change_id", "position"]
+        constraints = [models.UniqueConstraint(fields=["change", "position"], name="steps_are_in_order")]
+
+    def __str__(self) -> str:
+        return f"{self.position}. {self.title}"
