@@ -39,7 +39,7 @@ check: $(STAMP_DEV) ## Format, lint, types, layers, system checks, migrations, A
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python manage.py check --fail-level WARNING
-	$(BIN)/python manage.py makemigrations --check --dry-run
+	DATABASE_URL=sqlite:///:memory: $(BIN)/python manage.py makemigrations --check --dry-run
 	@$(BIN)/python manage.py spectacular --validate --fail-on-warn --file $(VENV)/schema.yaml
 	@diff -u docs/openapi.yaml $(VENV)/schema.yaml \
 		|| { echo "docs/openapi.yaml is not what the code says: run 'make schema' and commit it." >&2; exit 1; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python
-"""Command line of the console: `manage.py up` runs everything, the rest are Django's and the console's commands."""
+"""Command line of the console: `manage.py up` runs everything, the rest are single commands."""
 
 import os
 import sys
