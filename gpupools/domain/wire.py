@@ -1,0 +1,226 @@
+"""Raw Kubernetes objects as structs with only the fields that the rules need; ``objects`` makes values of them
+and this module knows no rule.
+Lenient as the API demands: unknown fields are ignored, missing and null ones have a default.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+Quantities = dict[str, str | int | float]
+
+
+class Raw(msgspec.Struct, frozen=True, rename="camel"):
+    """Base of the raw structs: camelCase names on the wire."""
+
+
+class OwnerReference(Raw, frozen=True):
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(Raw, frozen=True):
+    name: str | None = None
+    namespace: str | None = None
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    resource_version: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class Condition(Raw, frozen=True):
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    message: str | None = None
+
+
+# -- Node
+
+
+class TaintObject(Raw, frozen=True):
+    key: str = ""
+    value: str | None = None
+    effect: str | None = None
+
+
+class NodeSpec(Raw, frozen=True):
+    taints: list[TaintObject] | None = None
+    unschedulable: bool | None = None
+
+
+class NodeAddress(Raw, frozen=True):
+    type: str = ""
+    address: str = ""
+
+
+class NodeInfo(Raw, frozen=True):
+    kubelet_version: str | None = None
+
+
+class NodeStatus(Raw, frozen=True):
+    allocatable: Quantities | None = None
+    capacity: Quantities | None = None
+    conditions: list[Condition] | None = None
+    addresses: list[NodeAddress] | None = None
+    node_info: NodeInfo | None = None
+
+
+class NodeObject(Raw, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: NodeSpec | None = None
+    status: NodeStatus | None = None
+
+
+class ConfigMapObject(Raw, frozen=True):
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None
+
+
+# -- Pod
+
+
+class Resources(Raw, frozen=True):
+    limits: Quantities | None = None
+    requests: Quantities | None = None
+
+
+class ContainerObject(Raw, frozen=True):
+    name: str | None = None
+    image: str | None = None
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class TolerationObject(Raw, frozen=True):
+    key: str | None = None
+    operator: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class RequirementObject(Raw, frozen=True):
+    key: str = ""
+    operator: str = ""
+    values: list[str] | None = None
+
+
+class TermObject(Raw, frozen=True):
+    match_expressions: list[RequirementObject] | None = None
+    match_fields: list[RequirementObject] | None = None
+
+
+class PreferredTermObject(Raw, frozen=True):
+    weight: int = 0
+    preference: TermObject | None = None
+
+
+class RequiredTerms(Raw, frozen=True):
+    node_selector_terms: list[TermObject] | None = None
+
+
+class NodeAffinity(Raw, frozen=True):
+    required: RequiredTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredTermObject] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(Raw, frozen=True):
+    node_affinity: NodeAffinity | None = None
+
+
+class PodSpecObject(Raw, frozen=True):
+    containers: list[ContainerObject] | None = None
+    init_containers: list[ContainerObject] | None = None
+    node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[TolerationObject] | None = None
+    overhead: Quantities | None = None
+    priority: int | None = None
+
+
+class ContainerState(Raw, frozen=True):
+    reason: str | None = None
+    message: str | None = None
+    exit_code: int | None = None
+
+
+class ContainerStates(Raw, frozen=True):
+    waiting: ContainerState | None = None
+    terminated: ContainerState | None = None
+
+
+class ContainerStatus(Raw, frozen=True):
+    restart_count: int | None = None
+    state: ContainerStates | None = None
+
+
+class PodStatus(Raw, frozen=True):
+    phase: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    start_time: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+
+
+class PodObject(Raw, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: PodSpecObject | None = None
+    status: PodStatus | None = None
+
+
+# -- Job, DaemonSet
+
+
+class PodTemplate(Raw, frozen=True):
+    metadata: Metadata | None = None
+    spec: PodSpecObject | None = None
+
+
+class JobSpec(Raw, frozen=True):
+    parallelism: int | None = None
+    completions: int | None = None
+    suspend: bool | None = None
+    template: PodTemplate | None = None
+
+
+class JobStatus(Raw, frozen=True):
+    active: int | None = None
+    ready: int | None = None
+    succeeded: int | None = None
+    failed: int | None = None
+    conditions: list[Condition] | None = None
+
+
+class JobObject(Raw, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: JobSpec | None = None
+    status: JobStatus | None = None
+
+
+class DaemonSetSpec(Raw, frozen=True):
+    template: PodTemplate | None = None
+
+
+class DaemonSetStatus(Raw, frozen=True):
+    desired_number_scheduled: int | None = None
+    current_number_scheduled: int | None = None
+    number_ready: int | None = None
+    number_unavailable: int | None = None
+
+
+class DaemonSetObject(Raw, frozen=True):
+    metadata: Metadata = Metadata()
+    spec: DaemonSetSpec | None = None
+    status: DaemonSetStatus | None = None
