@@ -1,0 +1,339 @@
+"""Mode-aware rules over a manifest: each finding has a code, a sentence and a fix. Pure; it changes nothing.
+
+Errors are what the API server or ACK's scheduler refuses for certain; warnings are what usually goes wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from gpupools.domain.gpus import ContainerAsk
+from gpupools.domain.manifests import Manifest, selects_mode
+from gpupools.domain.modes import (
+    CARD_NAME_LABEL,
+    EXCLUSIVE_GPU,
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    MODE_LABEL,
+    MODES,
+    TOPOLOGY_GPU,
+    Mode,
+    mode_of_label,
+)
+
+ERROR, WARNING = "error", "warning"
+WHOLE_DEVICE_LABEL = "ack.gpushare.placement"
+TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
+TOPOLOGY_TTL_LABEL = "gputopology.alibabacloud.com/ttl"
+GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
+_GPU_ASKS = (EXCLUSIVE_GPU, GPU_MEM, GPU_CORE, TOPOLOGY_GPU)
+_FAMILIES = {EXCLUSIVE_GPU: "exclusive", GPU_MEM: "shared", GPU_CORE: "shared", TOPOLOGY_GPU: "topology"}
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing about a manifest: ``severity`` error or warning, ``path`` inside the YAML, what to do instead."""
+
+    code: str
+    severity: str
+    path: str
+    message: str
+    fix: str = ""
+
+
+class _Subject:
+    """The manifest with what the rules ask of it again and again."""
+
+    def __init__(self, manifest: Manifest, modes_present: frozenset[Mode] | None) -> None:
+        self.manifest = manifest
+        self.modes_present = modes_present
+        self.ask = manifest.ask
+        self.path = manifest.pod_path
+        self.selected = selects_mode(manifest.ask)
+        self.mode = mode_of_label(self.selected) if self.selected is not None else None
+
+    def containers(self) -> Iterator[tuple[str, ContainerAsk, dict[str, Any]]]:
+        raw = self.manifest.pod["spec"]["containers"]
+        for position, container in enumerate(self.ask.containers):
+            yield f"{self.path}spec.containers[{position}]", container, raw[position]
+
+    def total(self, resource: str) -> int:
+        return sum(container.limits.get(resource, 0) for container in self.ask.containers)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        return tuple(name for name in _GPU_ASKS if self.total(name))
+
+
+Rule = Callable[[_Subject], Iterable[Finding]]
+
+
+def gpu_count_is_not_a_limit(subject: _Subject) -> Iterator[Finding]:
+    """A tutorial writes ``aliyun.com/gpu-count: 25`` for a quarter of a card; it asks for 25 cards."""
+    for path, container, _ in subject.containers():
+        if count := container.limits.get(GPU_COUNT) or container.requests.get(GPU_COUNT):
+            yield Finding(
+                "gpu-count-limit", ERROR, f"{path}.resources.limits[{GPU_COUNT}]",
+                f"{GPU_COUNT} counts cards: this asks for {count} cards, not for {count} % of one.",
+                f"For compute ask {GPU_CORE} together with {GPU_MEM} on a core_mem node; "
+                f"for several cards put the label {GPU_COUNT} on the pod.",
+            )  # fmt: skip
+
+
+def extended_resources_are_whole_and_equal(subject: _Subject) -> Iterator[Finding]:
+    """The API server's rules for extended resources: whole numbers, limits given, requests equal to limits."""
+    for path, _, raw in subject.containers():
+        resources = raw.get("resources") or {}
+        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+        for name in (*_GPU_ASKS, GPU_COUNT):
+            limit, request = limits.get(name), requests.get(name)
+            for kind, value in (("limits", limit), ("requests", request)):
+                if value is not None and not re.fullmatch(r"[0-9]+", str(value)):
+                    yield Finding(
+                        "whole-number", ERROR, f"{path}.resources.{kind}[{name}]",
+                        f"{name} is {value}: it must be a plain whole number.",
+                        "GPU memory is counted in units of 1/N of a card, without a suffix: write 4, not 4Gi or 0.5.",
+                    )  # fmt: skip
+            if request is not None and limit is None:
+                yield Finding(
+                    "limit-required", ERROR, f"{path}.resources.limits",
+                    f"{name} stands under requests only: limit must be set for non overcommitable resources.",
+                    "Write it under limits; requests follow by themselves.",
+                )  # fmt: skip
+            elif request is not None and str(request) != str(limit):
+                yield Finding(
+                    "request-equals-limit", ERROR, f"{path}.resources.requests[{name}]",
+                    f"The request of {name} is {request}: it must be equal to the limit of {limit}.",
+                    "Leave the request out.",
+                )  # fmt: skip
+
+
+def core_percent_is_a_multiple_of_five(subject: _Subject) -> Iterator[Finding]:
+    """ACK hands out compute in steps of 5 % of one card, and only together with memory."""
+    for path, container, _ in subject.containers():
+        if GPU_CORE not in container.limits:
+            continue
+        percent = container.limits[GPU_CORE]
+        where = f"{path}.resources.limits[{GPU_CORE}]"
+        if percent < 5 or percent % 5 or percent > 100:
+            yield Finding(
+                "core-percent", ERROR, where,
+                f"{GPU_CORE} is {percent}: it must be a multiple of 5, at least 5 and at most 100.",
+                "It is per cent of one card.",
+            )  # fmt: skip
+        if not container.limits.get(GPU_MEM):
+            yield Finding(
+                "core-without-memory", ERROR, where, f"{GPU_CORE} without {GPU_MEM} is refused.",
+                f"Ask for {GPU_MEM} as well.",
+            )  # fmt: skip
+
+
+def containers_ask_alike(subject: _Subject) -> Iterator[Finding]:
+    """Every container that asks for shared GPU must ask for the same set of resources."""
+    sets = {
+        frozenset(name for name in (GPU_MEM, GPU_CORE) if container.limits.get(name))
+        for container in subject.ask.containers
+    } - {frozenset()}
+    if len(sets) > 1:
+        yield Finding(
+            "inconsistent-containers", ERROR, f"{subject.path}spec.containers",
+            "The requested gpu resource types should be consistent for all containers.",
+            f"Ask for {GPU_MEM} alone in all of them, or for {GPU_MEM} and {GPU_CORE} in all of them.",
+        )  # fmt: skip
+
+
+def several_cards_divide_evenly(subject: _Subject) -> Iterator[Finding]:
+    """Label ``aliyun.com/gpu-count: M`` spreads a request over M cards in equal whole parts; memory only."""
+    label = subject.ask.labels.get(GPU_COUNT)
+    if label is None:
+        return
+    path = f"{subject.path}metadata.labels[{GPU_COUNT}]"
+    if not re.fullmatch(r"[0-9]+", label):
+        yield Finding("replica-label", ERROR, path, f"The label is '{label}': it must be a whole number of cards.")
+        return
+    cards = max(int(label), 1)
+    for where, container, _ in subject.containers():
+        units = container.limits.get(GPU_MEM, 0)
+        if units % cards:
+            yield Finding(
+                "replica-divides", ERROR, f"{where}.resources.limits[{GPU_MEM}]",
+                f"{units} units do not divide into {cards} cards.", f"Ask for a multiple of {cards}.",
+            )  # fmt: skip
+    if cards >= 2 and subject.total(GPU_CORE):
+        yield Finding(
+            "replica-with-core", ERROR, path, "Several shared cards cannot be combined with a share of compute.",
+            f"Leave {GPU_CORE} out, or use one card.",
+        )  # fmt: skip
+
+
+def one_way_to_ask(subject: _Subject) -> Iterator[Finding]:
+    """A node is in one mode at a time, so a pod that asks in two ways fits nowhere."""
+    families = {_FAMILIES[name] for name in subject.asked}
+    if len(families) > 1:
+        yield Finding(
+            "two-modes", ERROR, f"{subject.path}spec.containers",
+            f"The pod asks for {' and '.join(subject.asked)}: no node offers both.",
+            "Ask for the resource of one mode.",
+        )  # fmt: skip
+
+
+def resource_fits_selected_mode(subject: _Subject) -> Iterator[Finding]:
+    """A pod bound to a mode must ask for that mode's resource; a shared one should be bound to its mode."""
+    path = f"{subject.path}spec.nodeSelector[{MODE_LABEL}]"
+    if subject.selected is not None and subject.mode is None:
+        yield Finding(
+            "unknown-mode", ERROR, path, f"'{subject.selected}' is no scheduling mode.",
+            "Use one of " + ", ".join(facts.label_value for facts in MODES.values() if not facts.read_only) + ".",
+        )  # fmt: skip
+    elif subject.mode and subject.asked:
+        wanted = MODES[subject.mode].resources
+        if set(subject.asked) != set(wanted):
+            yield Finding(
+                "wrong-resource", ERROR, path,
+                f"Nodes of mode {subject.mode.value} offer {' and '.join(wanted) or 'nothing'}; "
+                f"the pod asks for {' and '.join(subject.asked)}.",
+                f"Ask for {' and '.join(wanted)}." if wanted else "Choose another mode.",
+            )  # fmt: skip
+    elif GPU_MEM in subject.asked and GPU_CORE not in subject.asked:
+        yield Finding(
+            "mode-not-bound", WARNING, f"{subject.path}spec.nodeSelector",
+            f"cgpu, share and mps nodes all offer {GPU_MEM}: the pod may land where memory is not isolated.",
+            f"Add nodeSelector {MODE_LABEL}: cgpu (or share, or mps).",
+        )  # fmt: skip
+
+
+def mps_needs_host_ipc(subject: _Subject) -> Iterator[Finding]:
+    """MPS clients reach their daemon through the host's IPC namespace."""
+    if subject.mode is Mode.MPS and not subject.manifest.pod["spec"].get("hostIPC"):
+        yield Finding(
+            "mps-host-ipc", ERROR, f"{subject.path}spec.hostIPC",
+            "A pod of mode mps cannot reach the MPS daemon without hostIPC.", "Set hostIPC: true.",
+        )  # fmt: skip
+
+
+def topology_labels_agree(subject: _Subject) -> Iterator[Finding]:
+    """Topology group and gang labels exclude each other; gangs have no time to live."""
+    labels = subject.ask.labels
+    if GANG_LABEL not in labels:
+        return
+    for key, code in ((TOPOLOGY_GROUP_LABEL, "gang-and-topology"), (TOPOLOGY_TTL_LABEL, "gang-with-ttl")):
+        if key in labels:
+            yield Finding(
+                code, ERROR, f"{subject.path}metadata.labels[{key}]",
+                f"{key} cannot appear together with {GANG_LABEL}.", "Keep one of them.",
+            )  # fmt: skip
+
+
+def whole_device_label_is_known(subject: _Subject) -> Iterator[Finding]:
+    """``ack.gpushare.placement`` has one value."""
+    value = subject.ask.labels.get(WHOLE_DEVICE_LABEL)
+    if value not in (None, "require-whole-device"):
+        yield Finding(
+            "placement-label", ERROR, f"{subject.path}metadata.labels[{WHOLE_DEVICE_LABEL}]",
+            f"'{value}' is not supported here.", "The only value is require-whole-device.",
+        )  # fmt: skip
+
+
+def exclusion_matches_missing_label(subject: _Subject) -> Iterator[Finding]:
+    """``NotIn`` also matches nodes without the label, as Kubernetes defines it."""
+    for position, term in enumerate(subject.ask.required_terms or ()):
+        keys = {expression.key for expression in term.expressions if expression.operator == "Exists"}
+        for expression in term.expressions:
+            if expression.operator == "NotIn" and expression.key == CARD_NAME_LABEL and CARD_NAME_LABEL not in keys:
+                yield Finding(
+                    "exclusion-matches-unlabelled", WARNING,
+                    f"{subject.path}spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+                    f".nodeSelectorTerms[{position}]",
+                    f"NotIn also matches nodes that lack {CARD_NAME_LABEL}; only the resource request keeps the pod off them.",
+                    f"Add an expression {CARD_NAME_LABEL} with operator Exists to be sure of the card.",
+                )  # fmt: skip
+
+
+def visible_devices_are_not_set(subject: _Subject) -> Iterator[Finding]:
+    """Setting ``NVIDIA_VISIBLE_DEVICES`` by hand bypasses or fights the allocation."""
+    for path, _, raw in subject.containers():
+        for variable in raw.get("env") or []:
+            if isinstance(variable, dict) and variable.get("name") == "NVIDIA_VISIBLE_DEVICES":
+                yield Finding(
+                    "visible-devices", ERROR, f"{path}.env[NVIDIA_VISIBLE_DEVICES]",
+                    "NVIDIA_VISIBLE_DEVICES set by hand takes cards that were not given to this pod.",
+                    "Leave it out: the device plugin sets it.",
+                )  # fmt: skip
+
+
+def init_containers_hold_no_card(subject: _Subject) -> Iterator[Finding]:
+    """The shared scheduler places by ``containers`` alone, while the node total also counts init containers."""
+    for position, container in enumerate(subject.ask.init_containers):
+        if any(container.limits.get(name) for name in (GPU_MEM, GPU_CORE)):
+            yield Finding(
+                "init-container-gpu", WARNING, f"{subject.path}spec.initContainers[{position}].resources.limits",
+                "An init container's GPU request takes room on the node, but no card is chosen for it.",
+                "Ask for GPU in the main containers only.",
+            )  # fmt: skip
+
+
+def a_job_restarts_never_or_on_failure(subject: _Subject) -> Iterator[Finding]:
+    """The API server refuses a Job whose pods always restart."""
+    if subject.manifest.kind == "Job":
+        policy = subject.manifest.pod["spec"].get("restartPolicy")
+        if policy not in ("Never", "OnFailure"):
+            yield Finding(
+                "restart-policy", ERROR, "spec.template.spec.restartPolicy",
+                f"A Job's restartPolicy is {policy or 'missing'}: it must be Never or OnFailure.",
+                "Set restartPolicy: Never.",
+            )  # fmt: skip
+
+
+def asks_for_a_gpu_at_all(subject: _Subject) -> Iterator[Finding]:
+    """A pod without any GPU resource may run on a GPU node, but gets no card."""
+    if not subject.asked and not any(container.limits.get(GPU_COUNT) for container in subject.ask.containers):
+        yield Finding(
+            "no-gpu", WARNING, f"{subject.path}spec.containers", "The pod asks for no GPU: no card will be given to it.",
+            f"Put {EXCLUSIVE_GPU}, {GPU_MEM} or {TOPOLOGY_GPU} under resources.limits.",
+        )  # fmt: skip
+
+
+def the_mode_is_there(subject: _Subject) -> Iterator[Finding]:
+    """Warn when the cluster has no node in a mode that offers what the pod asks for."""
+    if subject.modes_present is None or not subject.asked:
+        return
+    fitting = [mode for mode, facts in MODES.items() if set(facts.resources) == set(subject.asked)]
+    if subject.mode in fitting:
+        fitting = [subject.mode]
+    if fitting and not subject.modes_present.intersection(fitting):
+        names = " or ".join(mode.value for mode in fitting)
+        yield Finding(
+            "no-such-node", WARNING, f"{subject.path}spec", f"The cluster has no node of mode {names} now.",
+            "The pod will wait until there is one: create a node pool in that mode.",
+        )  # fmt: skip
+
+
+RULES: tuple[Rule, ...] = (
+    extended_resources_are_whole_and_equal,
+    gpu_count_is_not_a_limit,
+    core_percent_is_a_multiple_of_five,
+    containers_ask_alike,
+    several_cards_divide_evenly,
+    one_way_to_ask,
+    resource_fits_selected_mode,
+    mps_needs_host_ipc,
+    topology_labels_agree,
+    whole_device_label_is_known,
+    visible_devices_are_not_set,
+    a_job_restarts_never_or_on_failure,
+    exclusion_matches_missing_label,
+    init_containers_hold_no_card,
+    asks_for_a_gpu_at_all,
+    the_mode_is_there,
+)
+
+
+def lint(manifest: Manifest, *, modes_present: frozenset[Mode] | None) -> list[Finding]:
+    """Run every rule; errors come first. ``modes_present``: modes of the cluster's nodes, None when unknown."""
+    subject = _Subject(manifest, modes_present)
+    findings = [finding for rule in RULES for finding in rule(subject)]
+    return sorted(findings, key=lambda finding: finding.severity != ERROR)
