@@ -1,6 +1,6 @@
 """Rows, constraints and querysets; no rules and no writing beyond that. Services are the only writers."""
 
-from gpupools.models.access import ApiToken, Grant, Role, User
+from gpupools.models.access import ApiToken, Grant, Onlooker, Role, Scope, User
 from gpupools.models.allocation import AllocationPoint, WatchLease
 from gpupools.models.audit import AuditEntry, IdempotencyKey
 from gpupools.models.changes import ChangeStep, ModeChange
@@ -21,8 +21,10 @@ __all__ = [
     "JobTemplate",
     "ModeChange",
     "NodePool",
+    "Onlooker",
     "Push",
     "Role",
+    "Scope",
     "Submission",
     "User",
     "WatchLease",

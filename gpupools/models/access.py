@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Protocol
+
 from django.contrib.auth.models import AbstractUser
 from django.db import models
 from django.db.models import Q
@@ -18,6 +21,55 @@ class Role(models.TextChoices):
     def rank(self) -> int:
         """A role includes every role of lower rank."""
         return (Role.VIEWER, Role.OPERATOR, Role.ADMIN).index(self)
+
+
+# Not Q(): an empty Q drops out of an OR, and what should be everything would be the other side alone.
+_EVERY_ROW = ~Q(pk__in=())
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which rows somebody may see, as what SQL can filter by: cluster ids and (cluster id, namespace) pairs.
+
+    ``whole`` holds clusters granted in every namespace, ``part`` (cluster id, namespace) pairs, and
+    ``namespaces`` what is granted in every cluster. A cluster that is granted in part is visible as such.
+    """
+
+    everything: bool = False
+    whole: frozenset[int] = frozenset()
+    part: frozenset[tuple[int, str]] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+
+    def sees_cluster(self, path: str = "cluster") -> Q:
+        """Match rows of a cluster as a whole; ``path`` leads from the row to the cluster's key."""
+        if self.everything or self.namespaces:
+            return _EVERY_ROW
+        return Q(**{f"{path}__in": sorted(self.whole | {cluster for cluster, _ in self.part})})
+
+    def sees_all_of_cluster(self, path: str = "cluster") -> Q:
+        """Match rows that speak of every namespace of a cluster: only for those who may see them all."""
+        return _EVERY_ROW if self.everything else Q(**{f"{path}__in": sorted(self.whole)})
+
+    def sees_namespace(self, path: str = "cluster", namespace: str = "namespace") -> Q:
+        """Match rows that live in one namespace of a cluster."""
+        if self.everything:
+            return _EVERY_ROW
+        visible = Q(**{f"{path}__in": sorted(self.whole)})
+        visible |= Q(**{f"{namespace}__in": sorted(self.namespaces)})
+        for cluster in sorted({cluster for cluster, _ in self.part}):
+            names = sorted(name for owner, name in self.part if owner == cluster)
+            visible |= Q(**{path: cluster, f"{namespace}__in": names})
+        return visible
+
+
+class Onlooker(Protocol):
+    """Whoever looks at rows. The console's actors are made in services."""
+
+    @property
+    def scope(self) -> Scope: ...
+
+    @property
+    def user_id(self) -> int | None: ...
 
 
 class User(AbstractUser):
@@ -40,7 +92,9 @@ class Grant(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["user", "role", "cluster", "namespace"], name="one_grant_of_a_kind", nulls_distinct=False
+                fields=["user", "role", "cluster", "namespace"],
+                name="one_grant_of_a_kind",
+                nulls_distinct=False,
             ),
             models.CheckConstraint(condition=Q(role__in=Role.values), name="grant_role_is_known"),
         ]

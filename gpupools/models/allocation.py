@@ -8,7 +8,7 @@ from gpupools.models.clusters import Cluster
 
 
 class AllocationPoint(models.Model):
-    """Totals of one mode in one cluster at one poll. Units are of that mode: memory units, core %, whole cards."""
+    """Totals of one mode in one cluster at one poll, in that mode's units: memory units, core %, cards."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="history")
     taken_at = models.DateTimeField()

@@ -3,25 +3,41 @@
 from __future__ import annotations
 
 from django.db import models
+from django.db.models import Q
 
-from gpupools.models.access import User
+from gpupools.models.access import Onlooker, User
 from gpupools.models.clusters import Cluster
 
 
+class AuditEntryQuerySet(models.QuerySet["AuditEntry"]):
+    """What was done."""
+
+    def visible_to(self, actor: Onlooker) -> AuditEntryQuerySet:
+        """Narrow to the actor's own deeds and to clusters seen whole; the rest needs a grant on all."""
+        own = Q(actor=actor.user_id) if actor.user_id else Q(pk__in=())
+        return self.filter(actor.scope.sees_all_of_cluster() | own)
+
+
 class AuditEntry(models.Model):
-    """Append-only. Names are kept as text, so an entry outlives what it speaks of; ``data`` holds no secret."""
+    """Append-only. Names are kept as text, so an entry outlives its objects; ``data`` holds no secret."""
 
     at = models.DateTimeField(db_index=True)
     actor = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
     actor_name = models.CharField(max_length=150)
-    via = models.CharField(max_length=120, blank=True, help_text="Name of the API token, empty for a session.")
+    via = models.CharField(
+        max_length=120, blank=True, help_text="Name of the API token, empty for a session."
+    )
     action = models.CharField(max_length=64)
-    cluster = models.ForeignKey(Cluster, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False
+    )
     cluster_name = models.CharField(max_length=63, blank=True)
     object_type = models.CharField(max_length=32)
     object_id = models.CharField(max_length=64)
     object_label = models.CharField(max_length=300)
     data = models.JSONField(default=dict)
+
+    objects = AuditEntryQuerySet.as_manager()
 
     class Meta:
         ordering = ["-at", "-pk"]

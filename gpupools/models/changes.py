@@ -6,8 +6,16 @@ from django.db import models
 from django.db.models import Q
 
 from gpupools.domain.changes import OPEN, State
-from gpupools.models.access import User
+from gpupools.models.access import Onlooker, User
 from gpupools.models.pools import NodePool
+
+
+class ModeChangeQuerySet(models.QuerySet["ModeChange"]):
+    """Requests to change modes."""
+
+    def visible_to(self, actor: Onlooker) -> ModeChangeQuerySet:
+        """Narrow to the clusters seen whole: the blast radius names pods of every namespace."""
+        return self.filter(actor.scope.sees_all_of_cluster("pool__cluster"))
 
 
 class ModeChange(models.Model):
@@ -44,6 +52,8 @@ class ModeChange(models.Model):
     note = models.TextField(blank=True, help_text="Why it lapsed, failed or is paused.")
     remembered = models.JSONField(default=dict, help_text="What must be put back: who was cordoned before.")
 
+    objects = ModeChangeQuerySet.as_manager()
+
     class Meta:
         ordering = ["-requested_at", "-pk"]
         constraints = [
@@ -73,7 +83,9 @@ class ChangeStep(models.Model):
     title = models.CharField(max_length=200)
     state = models.CharField(max_length=16, choices=State.choices, default=State.WAITING)
     detail = models.CharField(max_length=1000, blank=True)
-    learned = models.JSONField(default=dict, help_text="Task ids and the like, stored before waiting on them.")
+    learned = models.JSONField(
+        default=dict, help_text="Task ids and the like, stored before waiting on them."
+    )
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

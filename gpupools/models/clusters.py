@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from django.db import models
 
+from gpupools.models.access import Onlooker
+
+
+class ClusterQuerySet(models.QuerySet["Cluster"]):
+    """Clusters."""
+
+    def visible_to(self, actor: Onlooker) -> ClusterQuerySet:
+        """Narrow to the clusters in which the actor has any grant."""
+        return self.filter(actor.scope.sees_cluster("pk"))
+
 
 class Cluster(models.Model):
-    """A connected cluster. ``credentials`` is encrypted and write-only; ``is_embedded`` is for presentation alone."""
+    """A connected cluster. ``credentials`` is encrypted, ``is_embedded`` is for presentation alone."""
 
     class Provider(models.TextChoices):
         ACK = "ack", "Alibaba Cloud ACK"
@@ -33,11 +43,21 @@ class Cluster(models.Model):
     unreachable_since = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
 
+    objects = ClusterQuerySet.as_manager()
+
     class Meta:
         ordering = ["name"]
 
     def __str__(self) -> str:
         return self.name
+
+
+class ComponentStateQuerySet(models.QuerySet["ComponentState"]):
+    """What checks found of components."""
+
+    def visible_to(self, actor: Onlooker) -> ComponentStateQuerySet:
+        """Narrow to the clusters in which the actor has any grant."""
+        return self.filter(actor.scope.sees_cluster())
 
 
 class ComponentState(models.Model):
@@ -60,6 +80,8 @@ class ComponentState(models.Model):
     ready = models.IntegerField(null=True, blank=True)
     detail = models.CharField(max_length=500, blank=True)
     checked_at = models.DateTimeField()
+
+    objects = ComponentStateQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from gpupools.models.access import User
+from gpupools.models.access import Onlooker, User
 from gpupools.models.clusters import Cluster
 
 
@@ -27,6 +27,14 @@ class JobTemplate(models.Model):
 
     def __str__(self) -> str:
         return f"{self.title} (v{self.version})"
+
+
+class SubmissionQuerySet(models.QuerySet["Submission"]):
+    """Manifests that were sent."""
+
+    def visible_to(self, actor: Onlooker) -> SubmissionQuerySet:
+        """Narrow to the namespaces in which the actor has any grant."""
+        return self.filter(actor.scope.sees_namespace())
 
 
 class Submission(models.Model):
@@ -52,6 +60,8 @@ class Submission(models.Model):
     error = models.CharField(max_length=1000, blank=True)
     submitted_by = models.ForeignKey(User, on_delete=models.PROTECT, related_name="submissions")
     submitted_at = models.DateTimeField()
+
+    objects = SubmissionQuerySet.as_manager()
 
     class Meta:
         ordering = ["-submitted_at", "-pk"]

@@ -1,17 +1,27 @@
-"""Node pools: wanted state (ours on plain Kubernetes, a cache of ACK's on ``ack``) beside what was last seen."""
+"""Node pools: wanted state (ours on plain Kubernetes, ACK's cached on ``ack``) beside what was last seen."""
 
 from __future__ import annotations
 
 from django.db import models
 
+from gpupools.models.access import Onlooker
 from gpupools.models.clusters import Cluster
+
+
+class NodePoolQuerySet(models.QuerySet["NodePool"]):
+    """Node pools."""
+
+    def visible_to(self, actor: Onlooker) -> NodePoolQuerySet:
+        """Narrow to the clusters in which the actor has any grant."""
+        return self.filter(actor.scope.sees_cluster())
 
 
 class NodePool(models.Model):
     """A named group of nodes. ``mode`` is empty while no mode was ever declared for it.
 
     ``labels`` holds the free labels (JSON object), ``taints`` a list of {key, value, effect};
-    ``seen`` what the provider reported last: {labels, taints, state, total_nodes, healthy_nodes, failed_nodes}.
+    ``seen`` what the provider reported last: {labels, taints, state, total_nodes, healthy_nodes,
+    failed_nodes}.
     """
 
     class State(models.TextChoices):
@@ -25,7 +35,9 @@ class NodePool(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pools")
     name = models.CharField(max_length=63)
-    pool_id = models.CharField(max_length=128, blank=True, help_text="The provider's id; the name on Kubernetes.")
+    pool_id = models.CharField(
+        max_length=128, blank=True, help_text="The provider's id; the name on Kubernetes."
+    )
     mode = models.CharField(max_length=16, blank=True)
     policy = models.CharField(max_length=16, blank=True)
     instance_types = models.JSONField(default=list)
@@ -40,6 +52,8 @@ class NodePool(models.Model):
     synced_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField()
     version = models.PositiveIntegerField(default=1, help_text="Counts edits; the ETag of the REST API.")
+
+    objects = NodePoolQuerySet.as_manager()
 
     class Meta:
         ordering = ["cluster_id", "name"]

@@ -7,8 +7,17 @@ import uuid
 from django.db import models
 from django.db.models import Q
 
-from gpupools.models.access import User
+from gpupools.models.access import Onlooker, User
 from gpupools.models.clusters import Cluster
+
+
+class PushQuerySet(models.QuerySet["Push"]):
+    """The queue."""
+
+    def visible_to(self, actor: Onlooker) -> PushQuerySet:
+        """Narrow to the actor's own pushes and to clusters seen whole: a payload may name any namespace."""
+        own = Q(requested_by=actor.user_id) if actor.user_id else Q(pk__in=())
+        return self.filter(actor.scope.sees_all_of_cluster() | own)
 
 
 class Push(models.Model):
@@ -25,7 +34,9 @@ class Push(models.Model):
     op_id = models.UUIDField(default=uuid.uuid4, unique=True)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pushes")
     kind = models.CharField(max_length=32)
-    target = models.CharField(max_length=100, help_text="What is written to, e.g. pool:7; one push at a time each.")
+    target = models.CharField(
+        max_length=100, help_text="What is written to, e.g. pool:7; one push at a time each."
+    )
     payload = models.JSONField(default=dict)
     learned = models.JSONField(default=dict)
     state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)
@@ -38,11 +49,15 @@ class Push(models.Model):
     created_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True, blank=True)
 
+    objects = PushQuerySet.as_manager()
+
     class Meta:
         ordering = ["due_at", "pk"]
         constraints = [
             models.UniqueConstraint(
-                fields=["cluster", "target"], condition=Q(state="queued"), name="one_push_in_flight_per_target"
+                fields=["cluster", "target"],
+                condition=Q(state="queued"),
+                name="one_push_in_flight_per_target",
             ),
         ]
 
