@@ -1,7 +1,7 @@
 """The objects of the embedded cluster: resourceVersions, optimistic locking, finalizers, graceful deletion.
 
-Plain dicts in, plain dicts out; every write is defaulted and validated as over HTTP. It knows nothing of HTTP, of
-controllers, and of time except for the clock that it is given. Everything runs on one thread.
+Plain dicts in, plain dicts out; every write is defaulted and validated as over HTTP. It knows nothing of HTTP,
+of controllers, and of time except for the clock that it is given. Everything runs on one thread.
 """
 
 from __future__ import annotations
