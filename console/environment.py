@@ -71,9 +71,7 @@ def envorigins(name: str) -> list[str]:
     for origin in origins:
         parts = urlsplit(origin)
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path or parts.query:
-            raise refuse(
-                name, found=origin, allowed="a list such as https://console.example.com,http://10.0.0.5:8000"
-            )
+            raise refuse(name, found=origin, allowed="a list such as https://console.example.com,http://10.0.0.5:8000")
     return origins
 
 
@@ -97,9 +95,7 @@ def envsecret(name: str, *, kept_in: Path | None = None) -> str:
         try:
             return Path(file_name).read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise refuse(
-                f"{name}_FILE", found=file_name, allowed="the name of a readable text file"
-            ) from error
+            raise refuse(f"{name}_FILE", found=file_name, allowed="the name of a readable text file") from error
     if kept_in is not None and kept_in.is_file():
         try:
             return kept_in.read_text(encoding="utf-8").strip()

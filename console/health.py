@@ -1,14 +1,19 @@
-"""Two probes for supervisors and orchestrators: is the process alive, and can it serve."""
+"""Two probes for supervisors and orchestrators: is the process alive, and can it serve.
+
+They answer before any other middleware: an orchestrator asks by address over plain HTTP, by no allowed name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import structlog
+from asgiref.sync import iscoroutinefunction, sync_to_async
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.http import HttpRequest, JsonResponse
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils.decorators import sync_and_async_middleware
 from redis import Redis
 from redis.exceptions import RedisError
 
@@ -17,16 +22,12 @@ logger = structlog.get_logger(__name__)
 NO_WORD_SECONDS = 2
 
 
-@never_cache
-@require_safe
-def alive(request: HttpRequest) -> JsonResponse:
+def alive() -> JsonResponse:
     """Answer 200 while the process answers at all."""
     return JsonResponse({"status": "ok", "version": settings.GPUPOOLS_VERSION})
 
 
-@never_cache
-@require_safe
-def ready(request: HttpRequest) -> JsonResponse:
+def ready() -> JsonResponse:
     """Answer 200 when database and broker answer and no migration is missing, else 503 and what does not."""
     parts = {"database": _database(), "broker": _broker()}
     ok = all(state == "ok" for state in parts.values())
@@ -54,3 +55,28 @@ def _broker() -> str:
         logger.warning("broker does not answer", error=type(error).__name__)
         return "no answer"
     return "ok"
+
+
+PROBES: dict[str, Callable[[], JsonResponse]] = {"/healthz": alive, "/readyz": ready}
+
+GetResponse = Callable[[HttpRequest], HttpResponse]
+
+
+@sync_and_async_middleware
+def probes(get_response: GetResponse) -> GetResponse:
+    """Answer the two probes, and pass everything else on."""
+    if iscoroutinefunction(get_response):
+
+        async def in_event_loop(request: HttpRequest) -> HttpResponse:
+            if probe := PROBES.get(request.path_info):
+                return await sync_to_async(probe)()
+            return await get_response(request)
+
+        return in_event_loop
+
+    def in_thread(request: HttpRequest) -> HttpResponse:
+        if probe := PROBES.get(request.path_info):
+            return probe()
+        return get_response(request)
+
+    return in_thread

@@ -34,9 +34,7 @@ def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
         ]
     else:
         last = [
-            structlog.dev.ConsoleRenderer(
-                colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-            )
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)
         ]
     quiet = {"level": "WARNING"}
     return {

@@ -31,9 +31,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 def version() -> str:
     """Return the newest version that CHANGELOG.md names."""
-    found = re.search(
-        r"^## v?(\d+\.\d+\S*)", (BASE_DIR / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE
-    )
+    found = re.search(r"^## v?(\d+\.\d+\S*)", (BASE_DIR / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     return found[1] if found else "0"
 
 
@@ -48,9 +46,7 @@ GPUPOOLS_SECRET_KEY_IS_TEMPORARY = not SECRET_KEY
 if GPUPOOLS_SECRET_KEY_IS_TEMPORARY:
     # Good for one process and for commands that sign nothing; a system check refuses it for serving.
     SECRET_KEY = token_urlsafe(50)
-GPUPOOLS_CREDENTIALS_KEY = envsecret(
-    "GPUPOOLS_CREDENTIALS_KEY", kept_in=GPUPOOLS_DATA_DIR / "credentials-key"
-)
+GPUPOOLS_CREDENTIALS_KEY = envsecret("GPUPOOLS_CREDENTIALS_KEY", kept_in=GPUPOOLS_DATA_DIR / "credentials-key")
 
 # Where it is reached.
 DEBUG = envbool("GPUPOOLS_DEBUG", False)
@@ -66,9 +62,7 @@ GPUPOOLS_CLUSTER_TIMEOUT_SECONDS = envint("GPUPOOLS_CLUSTER_TIMEOUT_SECONDS", 10
 GPUPOOLS_POLL_SECONDS = envint("GPUPOOLS_POLL_SECONDS", 15, lowest=2, highest=3600)
 GPUPOOLS_CHANGE_EXPIRY_HOURS = envint("GPUPOOLS_CHANGE_EXPIRY_HOURS", 24, lowest=1, highest=24 * 90)
 GPUPOOLS_IDEMPOTENCY_HOURS = envint("GPUPOOLS_IDEMPOTENCY_HOURS", 24, lowest=1, highest=24 * 30)
-GPUPOOLS_MAX_MANIFEST_BYTES = envint(
-    "GPUPOOLS_MAX_MANIFEST_BYTES", 256 * 1024, lowest=1024, highest=4 * 1024 * 1024
-)
+GPUPOOLS_MAX_MANIFEST_BYTES = envint("GPUPOOLS_MAX_MANIFEST_BYTES", 256 * 1024, lowest=1024, highest=4 * 1024 * 1024)
 
 # Storage.
 DATABASES = {"default": envdatabase("DATABASE_URL", GPUPOOLS_DATA_DIR / "console.sqlite3")}
@@ -93,6 +87,7 @@ INSTALLED_APPS = [
     "gpupools",
 ]
 MIDDLEWARE = [
+    "console.health.probes",
     "console.middleware.request_id",
     "django.middleware.security.SecurityMiddleware",
     "console.middleware.PlainStaticFiles",
@@ -171,8 +166,6 @@ SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"
 CSRF_COOKIE_SAMESITE = SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_SECURE = SESSION_COOKIE_SECURE = SECURE_SSL_REDIRECT = GPUPOOLS_HTTPS
 SECURE_HSTS_SECONDS = int(timedelta(days=30).total_seconds()) if GPUPOOLS_HTTPS else 0
-# The probes of an orchestrator speak plain HTTP to the process itself.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$"]
 if GPUPOOLS_HTTPS:
     # The proxy that ends TLS must set this header and drop the client's own.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")

@@ -1,4 +1,4 @@
-"""Every address of the console: pages, REST, Django's read-only admin, probes."""
+"""Every address of the console: pages, REST, Django's read-only admin. The probes are in health.py."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from django.contrib import admin
 from django.urls import include, path
 from django.views.i18n import set_language
 
-from console import health
-
 urlpatterns = [
-    path("healthz", health.alive, name="healthz"),
-    path("readyz", health.ready, name="readyz"),
     path("language/", set_language, name="set_language"),
     path("api/v1/", include("gpupools.api.urls")),
     path("admin/", admin.site.urls),
