@@ -311,7 +311,7 @@ class Migration(migrations.Migration):
                 ('user', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='grants', to=settings.AUTH_USER_MODEL)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('user', 'role', 'cluster', 'namespace'), name='one_grant_of_a_kind', nulls_distinct=False), models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'operator', 'admin'])), name='grant_role_is_known')],
+                'constraints': [models.UniqueConstraint(condition=models.Q(('cluster__isnull', False)), fields=('user', 'role', 'cluster', 'namespace'), name='one_grant_of_a_kind'), models.UniqueConstraint(condition=models.Q(('cluster__isnull', True)), fields=('user', 'role', 'namespace'), name='one_grant_of_a_kind_on_all'), models.CheckConstraint(condition=models.Q(('role__in', ['viewer', 'operator', 'admin'])), name='grant_role_is_known')],
             },
         ),
         migrations.CreateModel(

@@ -91,10 +91,16 @@ class Grant(models.Model):
 
     class Meta:
         constraints = [
+            # Two, since one that counts NULL as a value does not exist on SQLite.
             models.UniqueConstraint(
                 fields=["user", "role", "cluster", "namespace"],
+                condition=Q(cluster__isnull=False),
                 name="one_grant_of_a_kind",
-                nulls_distinct=False,
+            ),
+            models.UniqueConstraint(
+                fields=["user", "role", "namespace"],
+                condition=Q(cluster__isnull=True),
+                name="one_grant_of_a_kind_on_all",
             ),
             models.CheckConstraint(condition=Q(role__in=Role.values), name="grant_role_is_known"),
         ]
