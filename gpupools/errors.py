@@ -36,9 +36,7 @@ class ConsoleError(Exception):
 
     default_code = "error"
 
-    def __init__(
-        self, message: str, *, code: str = "", errors: Sequence[FieldError] = (), **data: object
-    ) -> None:
+    def __init__(self, message: str, *, code: str = "", errors: Sequence[FieldError] = (), **data: object) -> None:
         super().__init__(message)
         self.message = message
         self.code = code or self.default_code

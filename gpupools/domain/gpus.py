@@ -256,7 +256,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A Job or DaemonSet: what is wanted and what became of it. ``state`` of a Job: active, suspended, complete, failed."""
+    """A Job or DaemonSet, wanted and found. ``state`` of a Job: active, suspended, complete, failed."""
 
     kind: str
     namespace: str

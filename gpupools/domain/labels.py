@@ -35,7 +35,7 @@ def check_pool_name(name: str) -> list[FieldError]:
     return [
         FieldError(
             "name",
-            "A node pool's name is made of lower-case letters, digits and '-', and starts and ends with a letter or digit.",
+            "A node pool's name has lower-case letters, digits and '-', and starts and ends with a letter or digit.",
             code="bad-name",
             found=name[:80],
             allowed=f"1 to {LONGEST_POOL_NAME} characters of a-z, 0-9 and '-'",
@@ -138,7 +138,12 @@ def check_taints(taints: Iterable[Taint], *, field: str = "taints") -> list[Fiel
             )
         if (taint.key, taint.effect) in seen:
             errors.append(
-                FieldError(path, "This key and effect stand here twice.", code="twice", found=f"{taint.key}:{taint.effect}")
+                FieldError(
+                    path,
+                    "This key and effect stand here twice.",
+                    code="twice",
+                    found=f"{taint.key}:{taint.effect}",
+                )
             )
         seen.add((taint.key, taint.effect))
     return errors

@@ -248,7 +248,8 @@ def exclusion_matches_missing_label(subject: _Subject) -> Iterator[Finding]:
                     "exclusion-matches-unlabelled", WARNING,
                     f"{subject.path}spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
                     f".nodeSelectorTerms[{position}]",
-                    f"NotIn also matches nodes that lack {CARD_NAME_LABEL}; only the resource request keeps the pod off them.",
+                    f"NotIn also matches nodes that lack {CARD_NAME_LABEL}; "
+                    "only the resource request keeps the pod off them.",
                     f"Add an expression {CARD_NAME_LABEL} with operator Exists to be sure of the card.",
                 )  # fmt: skip
 
@@ -292,7 +293,7 @@ def asks_for_a_gpu_at_all(subject: _Subject) -> Iterator[Finding]:
     """A pod without any GPU resource may run on a GPU node, but gets no card."""
     if not subject.asked and not any(container.limits.get(GPU_COUNT) for container in subject.ask.containers):
         yield Finding(
-            "no-gpu", WARNING, f"{subject.path}spec.containers", "The pod asks for no GPU: no card will be given to it.",
+            "no-gpu", WARNING, f"{subject.path}spec.containers", "The pod asks for no GPU: it gets no card.",
             f"Put {EXCLUSIVE_GPU}, {GPU_MEM} or {TOPOLOGY_GPU} under resources.limits.",
         )  # fmt: skip
 

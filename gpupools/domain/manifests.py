@@ -105,14 +105,10 @@ def _ask(pod: Mapping[str, Any], path: str, *, namespace: str, name: str) -> Ask
     whole = {"metadata": {**metadata, "namespace": namespace, "name": name}, "spec": pod["spec"]}
     try:
         value = objects.convert("Pod", whole)
-    except msgspec.ValidationError as error:
-        sentence, _, where = str(error).partition(" - at `$.")
-        raise _wrong(path + where.rstrip("`"), f"{sentence}.", "", "") from None
     except Invalid as error:
-        inner = error.errors[0].field if error.errors else "spec"
-        found = error.errors[0].found if error.errors else ""
-        allowed = error.errors[0].allowed if error.errors else ""
-        raise _wrong(path + inner, error.message, found, allowed) from None
+        first = error.errors[0]
+        sentence = first.message.removeprefix(f"{first.field}: ")
+        raise _wrong(path + first.field, sentence, first.found or "another type", first.allowed) from None
     return value.ask  # type: ignore[union-attr]  # convert("Pod") gives a Pod
 
 
@@ -169,12 +165,27 @@ def check_confined(manifest: Manifest, *, namespaces: frozenset[str] | None) -> 
             ", ".join(sorted(namespaces)) or "no namespace",
         )
     if spec.get("hostIPC") and selects_mode(manifest.ask) != "mps":
-        refuse(f"{path}.hostIPC", "hostIPC is only for pods of mode mps.", True, f"nodeSelector {MODE_LABEL}: mps")
+        refuse(
+            f"{path}.hostIPC",
+            "hostIPC is only for pods of mode mps.",
+            True,
+            f"nodeSelector {MODE_LABEL}: mps",
+        )
     for key in ("hostNetwork", "hostPID"):
         if spec.get(key):
-            refuse(f"{path}.{key}", f"{key} is not allowed: a job shares no namespace with its node.", True, "false")
+            refuse(
+                f"{path}.{key}",
+                f"{key} is not allowed: a job shares no namespace with its node.",
+                True,
+                "false",
+            )
     if spec.get("nodeName"):
-        refuse(f"{path}.nodeName", "nodeName goes around the scheduler and its ledger.", spec["nodeName"], "nodeSelector")
+        refuse(
+            f"{path}.nodeName",
+            "nodeName goes around the scheduler and its ledger.",
+            spec["nodeName"],
+            "nodeSelector",
+        )
     if spec.get("schedulerName") not in (None, "", "default-scheduler"):
         refuse(f"{path}.schedulerName", "Another scheduler does not keep the GPU ledger.", spec["schedulerName"],
                "default-scheduler")  # fmt: skip
@@ -196,15 +207,26 @@ def check_confined(manifest: Manifest, *, namespaces: frozenset[str] | None) -> 
             )
     pod_security = spec.get("securityContext") or {}
     if isinstance(pod_security, dict) and pod_security.get("sysctls"):
-        refuse(f"{path}.securityContext.sysctls", "Kernel settings of the node are not a job's to change.", "present")
+        refuse(
+            f"{path}.securityContext.sysctls",
+            "Kernel settings of the node are not a job's to change.",
+            "present",
+        )
     for group in ("initContainers", "containers"):
         for position, container in enumerate(_list(spec, group)):
             errors.extend(_container_errors(container, f"{path}.{group}[{position}]"))
     metadata = manifest.pod.get("metadata") or {}
-    for where, owner in (("yaml:metadata", manifest.raw["metadata"]), (f"yaml:{manifest.pod_path}metadata", metadata)):
+    for where, owner in (
+        ("yaml:metadata", manifest.raw["metadata"]),
+        (f"yaml:{manifest.pod_path}metadata", metadata),
+    ):
         for key in owner.get("annotations") or {}:
             if key.startswith(_FORBIDDEN_ANNOTATIONS):
-                refuse(f"{where}.annotations.{key}", "This annotation is the scheduler's or the console's to write.", key)
+                refuse(
+                    f"{where}.annotations.{key}",
+                    "This annotation is the scheduler's or the console's to write.",
+                    key,
+                )
         for key in ("ownerReferences", "finalizers"):
             if owner.get(key):
                 refuse(f"{where}.{key}", f"{key} cannot be submitted.", "present")
@@ -219,26 +241,20 @@ def _list(spec: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
 def _container_errors(container: Mapping[str, Any], path: str) -> list[FieldError]:
     security = container.get("securityContext")
     security = security if isinstance(security, dict) else {}
-    errors = [
-        FieldError(f"{path}.securityContext.{key}", f"{key} is not allowed.", code="confined", found="true", allowed="false")
-        for key in ("privileged", "allowPrivilegeEscalation")
-        if security.get(key)
-    ]
+    errors = []
+
+    def refuse(where: str, message: str, found: object, allowed: str = "") -> None:
+        errors.append(FieldError(f"{path}.{where}", message, code="confined", found=str(found)[:80], allowed=allowed))
+
+    for key in ("privileged", "allowPrivilegeEscalation"):
+        if security.get(key):
+            refuse(f"securityContext.{key}", f"{key} is not allowed.", "true", "false")
     capabilities = security.get("capabilities")
     if isinstance(capabilities, dict) and capabilities.get("add"):
-        errors.append(
-            FieldError(f"{path}.securityContext.capabilities.add", "Added capabilities are not allowed.", code="confined",
-                       found=str(capabilities["add"])[:80])
-        )  # fmt: skip
+        refuse("securityContext.capabilities.add", "Added capabilities are not allowed.", capabilities["add"])
     if security.get("procMount") not in (None, "Default"):
-        errors.append(
-            FieldError(f"{path}.securityContext.procMount", "procMount is not allowed.", code="confined",
-                       found=str(security["procMount"])[:80], allowed="Default")
-        )  # fmt: skip
-    errors.extend(
-        FieldError(f"{path}.ports[{position}].hostPort", "Ports of the node are not a job's to take.", code="confined",
-                   found=str(port["hostPort"])[:20])
-        for position, port in enumerate(_list(container, "ports"))
-        if port.get("hostPort")
-    )  # fmt: skip
+        refuse("securityContext.procMount", "procMount is not allowed.", security["procMount"], "Default")
+    for position, port in enumerate(_list(container, "ports")):
+        if port.get("hostPort"):
+            refuse(f"ports[{position}].hostPort", "Ports of the node are not a job's to take.", port["hostPort"])
     return errors

@@ -90,11 +90,12 @@ def _check_events(text: str, field: str) -> None:
                     allowed="one document",
                 )
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            line = f" (line {event.start_mark.line + 1})" if event.start_mark else ""
             raise Invalid.field(
                 field,
-                f"YAML anchors and aliases are not accepted (line {event.start_mark.line + 1}): write the value out.",
+                f"YAML anchors and aliases are not accepted{line}: write the value out.",
                 code="alias",
-                found=f"&{event.anchor}" if not isinstance(event, yaml.AliasEvent) else f"*{event.anchor}",
+                found="an alias" if isinstance(event, yaml.AliasEvent) else "an anchor",
                 allowed="plain YAML without & and *",
             )
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -117,7 +118,11 @@ def load(text: str, *, max_bytes: int, field: str = "yaml") -> dict[str, Any]:
         size = len(text.encode())
     except UnicodeEncodeError:
         raise Invalid.field(
-            field, "This text is not valid Unicode.", code="not-yaml", found="a lone surrogate", allowed="UTF-8 text"
+            field,
+            "This text is not valid Unicode.",
+            code="not-yaml",
+            found="a lone surrogate",
+            allowed="UTF-8 text",
         ) from None
     if size > max_bytes:
         raise Invalid.field(
@@ -135,7 +140,10 @@ def load(text: str, *, max_bytes: int, field: str = "yaml") -> dict[str, Any]:
         where = _where(error)
         sentence = error.problem or "it cannot be read"
         raise Invalid.field(
-            field, f"This is not valid YAML: {sentence}{f' ({where})' if where else ''}.", code="not-yaml", found=where
+            field,
+            f"This is not valid YAML: {sentence}{f' ({where})' if where else ''}.",
+            code="not-yaml",
+            found=where,
         ) from None
     except yaml.YAMLError as error:
         raise Invalid.field(

@@ -24,13 +24,9 @@ class AuditEntry(models.Model):
     at = models.DateTimeField(db_index=True)
     actor = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
     actor_name = models.CharField(max_length=150)
-    via = models.CharField(
-        max_length=120, blank=True, help_text="Name of the API token, empty for a session."
-    )
+    via = models.CharField(max_length=120, blank=True, help_text="Name of the API token, empty for a session.")
     action = models.CharField(max_length=64)
-    cluster = models.ForeignKey(
-        Cluster, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False
-    )
+    cluster = models.ForeignKey(Cluster, on_delete=models.SET_NULL, null=True, blank=True, db_constraint=False)
     cluster_name = models.CharField(max_length=63, blank=True)
     object_type = models.CharField(max_length=32)
     object_id = models.CharField(max_length=64)

@@ -83,9 +83,7 @@ class ChangeStep(models.Model):
     title = models.CharField(max_length=200)
     state = models.CharField(max_length=16, choices=State.choices, default=State.WAITING)
     detail = models.CharField(max_length=1000, blank=True)
-    learned = models.JSONField(
-        default=dict, help_text="Task ids and the like, stored before waiting on them."
-    )
+    learned = models.JSONField(default=dict, help_text="Task ids and the like, stored before waiting on them.")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 

@@ -35,9 +35,7 @@ class NodePool(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pools")
     name = models.CharField(max_length=63)
-    pool_id = models.CharField(
-        max_length=128, blank=True, help_text="The provider's id; the name on Kubernetes."
-    )
+    pool_id = models.CharField(max_length=128, blank=True, help_text="The provider's id; the name on Kubernetes.")
     mode = models.CharField(max_length=16, blank=True)
     policy = models.CharField(max_length=16, blank=True)
     instance_types = models.JSONField(default=list)

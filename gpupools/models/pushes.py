@@ -34,9 +34,7 @@ class Push(models.Model):
     op_id = models.UUIDField(default=uuid.uuid4, unique=True)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pushes")
     kind = models.CharField(max_length=32)
-    target = models.CharField(
-        max_length=100, help_text="What is written to, e.g. pool:7; one push at a time each."
-    )
+    target = models.CharField(max_length=100, help_text="What is written to, e.g. pool:7; one push at a time each.")
     payload = models.JSONField(default=dict)
     learned = models.JSONField(default=dict)
     state = models.CharField(max_length=8, choices=State.choices, default=State.QUEUED)

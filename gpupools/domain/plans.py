@@ -1,0 +1,263 @@
+"""What a mode change does and to whom: the diff, the pods that are hit, the ordered steps, and its fingerprint.
+
+Pure; services carry the steps out one by one. The order of steps follows what ACK needs to keep its ledger true.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpupools.domain.gpus import GpuNode, Pod, Taint
+from gpupools.domain.modes import (
+    GPU_RESOURCES,
+    MODE_LABEL,
+    MODES,
+    PLACEMENT_LABEL,
+    Component,
+    Mode,
+    PlacementPolicy,
+)
+
+PREFLIGHT, CORDON, DRAIN, WRITE_LABELS = "preflight", "cordon", "drain", "write_labels"
+WAIT_DAEMON, WAIT_RESOURCES, UNCORDON, VERIFY = "wait_daemon", "wait_resources", "uncordon", "verify"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One step of a plan: what kind, and the sentence that a person reads."""
+
+    kind: str
+    title: str
+
+
+class Affected(msgspec.Struct, frozen=True):
+    """A pod that a change hits. ``holds``: resource -> amount; ``fate``: waits, evicted, lost or dies; a sentence."""
+
+    uid: str
+    namespace: str
+    pod: str
+    node: str
+    owner: str
+    created_at: str
+    holds: dict[str, int]
+    fate: str
+    sentence: str
+
+
+class LabelChange(msgspec.Struct, frozen=True):
+    """One label before and after; empty text means that it is not there."""
+
+    key: str
+    old: str
+    new: str
+
+
+def holds(pod: Pod) -> dict[str, int]:
+    """Return the GPU resources that a bound, unfinished pod takes from its node."""
+    if pod.finished or not pod.node:
+        return {}
+    total: dict[str, int] = {}
+    for container in pod.ask.containers:
+        for name in GPU_RESOURCES:
+            if amount := container.limits.get(name, 0):
+                total[name] = total.get(name, 0) + amount
+    return total
+
+
+def holders(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[Pod]:
+    """Return the pods that hold GPU resources on these nodes, by node and name."""
+    names = {node.name for node in nodes}
+    return sorted(
+        (pod for pod in pods if pod.node in names and holds(pod)), key=lambda p: (p.node, p.namespace, p.name)
+    )
+
+
+def blast_radius(
+    nodes: Iterable[GpuNode], pods: Iterable[Pod], *, from_mode: Mode | None, evict: bool
+) -> list[Affected]:
+    """Say for every pod that holds a card of these nodes what the change does to it."""
+    return [
+        Affected(
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            pod.node,
+            f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
+            pod.created_at,
+            holds(pod),
+            *_fate(pod, from_mode=from_mode, evict=evict),
+        )
+        for pod in holders(nodes, pods)
+    ]
+
+
+def _fate(pod: Pod, *, from_mode: Mode | None, evict: bool) -> tuple[str, str]:
+    if not evict:
+        return "waits", "The change waits until this pod ends."
+    if not pod.owner_kind:
+        return "lost", "It is evicted, and nothing starts it again: it has no owner."
+    if from_mode is Mode.MPS:
+        return (
+            "dies",
+            f"It is evicted and its MPS client dies; {pod.owner_kind} {pod.owner_name} starts it again.",
+        )
+    return "evicted", f"It is evicted; {pod.owner_kind} {pod.owner_name} starts it again where it fits."
+
+
+def label_changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[LabelChange]:
+    """Compare two sets of labels, by key."""
+    return [
+        LabelChange(key, old.get(key, ""), new.get(key, ""))
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+
+
+def mode_changes(node: GpuNode, wanted: Mapping[str, str]) -> list[LabelChange]:
+    """Return how the wanted mode and policy labels would change a node."""
+    keys = [key for key in (MODE_LABEL, PLACEMENT_LABEL) if key in wanted]
+    return label_changes(
+        {key: node.labels[key] for key in keys if key in node.labels}, {key: wanted[key] for key in keys}
+    )
+
+
+def warnings(
+    from_mode: Mode | None, to_mode: Mode, *, affected: Sequence[Affected], evict: bool
+) -> list[tuple[str, str]]:
+    """Return (code, sentence) for what a decider should know beyond the diff.
+
+    ACK: going from cgpu to share leaves the isolation module loaded until the node restarts; nodes that go to
+    core_mem should be removed and added again rather than relabelled.
+    """
+    found = []
+    if from_mode is Mode.CGPU and to_mode is Mode.SHARE:
+        found.append(("restart-needed", "cgpu's isolation stays active on each node until the node is restarted."))
+    if to_mode is Mode.CORE_MEM and from_mode is not Mode.CORE_MEM:
+        found.append(
+            (
+                "re-add-advised",
+                "ACK advises to remove nodes and add them again for core_mem instead of relabelling them.",
+            )
+        )
+    if to_mode is Mode.SHARE:
+        found.append(("nothing-enforced", "Mode share enforces nothing: a pod can use the memory of its neighbours."))
+    if from_mode is Mode.MPS and affected:
+        found.append(("mps-clients", f"{len(affected)} pods are clients of an MPS daemon that goes away."))
+    if evict and any(pod.fate == "lost" for pod in affected):
+        found.append(("lost-pods", "Some pods have no owner and do not come back after eviction."))
+    return found
+
+
+def plan(
+    from_mode: Mode | None,
+    to_mode: Mode,
+    *,
+    nodes: Sequence[str],
+    evict: bool,
+    owns_nodes: bool,
+) -> tuple[Step, ...]:
+    """Return the ordered steps of a change. ``owns_nodes``: labels reach nodes by one pool-wide call (ACK).
+
+    A policy-only change needs no drain: ACK supports changing binpack and spread in place. An empty pool needs none.
+    """
+    target, count = MODES[to_mode], len(nodes)
+    of_nodes = "1 node" if count == 1 else f"{count} nodes"
+    write = Step(
+        WRITE_LABELS,
+        f"Write the labels to the pool{' and, in one call, to its ' + of_nodes if owns_nodes and count else ''}"
+        if owns_nodes
+        else f"Write the labels to {of_nodes}, one after the other",
+    )
+    preflight = Step(PREFLIGHT, "Check that nothing moved since the request")
+    verify = Step(VERIFY, "Verify that pool and nodes carry the new labels")
+    if from_mode is to_mode or not nodes:
+        return preflight, write, verify
+    steps = [
+        preflight,
+        Step(CORDON, f"Cordon {of_nodes}"),
+        Step(DRAIN, f"{'Evict' if evict else 'Wait for'} the pods that hold cards"),
+        write,
+    ]
+    if Component.MPS_CONTROL in target.components:
+        steps.append(Step(WAIT_DAEMON, "Wait for the MPS daemon on each node"))
+    steps += [
+        Step(
+            WAIT_RESOURCES,
+            f"Wait until the nodes report {' and '.join(target.resources)} and nothing of other modes",
+        ),
+        Step(UNCORDON, "Uncordon what this change cordoned"),
+        verify,
+    ]
+    return tuple(steps)
+
+
+def waiting_for(node: GpuNode, target: Mode) -> list[str]:
+    """Say what a node still lacks to be in the target mode; empty when it reports the mode and no other."""
+    facts = MODES[target]
+    missing = [f"{name} is not reported yet" for name in facts.resources if not node.allocatable.get(name)]
+    left = [
+        f"{name} still reports {node.allocatable[name]}" for name in facts.zero_resources if node.allocatable.get(name)
+    ]
+    return missing + left
+
+
+def facts(
+    *,
+    labels: Mapping[str, str],
+    taints: Iterable[Taint],
+    nodes: Iterable[GpuNode],
+    components: Mapping[str, bool],
+) -> dict[str, Any]:
+    """Collect what an approval is bound to: wanted labels and taints, nodes with their mode, components present.
+
+    Never pods: they come and go.
+    """
+    return {
+        "labels": dict(sorted(labels.items())),
+        "taints": sorted([taint.key, taint.value, taint.effect] for taint in taints),
+        "nodes": {
+            node.uid: {
+                "name": node.name,
+                "mode": node.labels.get(MODE_LABEL, ""),
+                "policy": node.labels.get(PLACEMENT_LABEL, ""),
+            }
+            for node in sorted(nodes, key=lambda node: node.uid)
+        },
+        "components": dict(sorted(components.items())),
+    }
+
+
+def fingerprint(facts: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the facts, as hex."""
+    return hashlib.sha256(msgspec.json.encode(facts, order="sorted")).hexdigest()
+
+
+def moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Say in sentences what is different between two sets of facts."""
+    said = []
+    if old["labels"] != new["labels"]:
+        keys = ", ".join(change.key for change in label_changes(old["labels"], new["labels"]))
+        said.append(f"The pool's labels changed: {keys}.")
+    if old["taints"] != new["taints"]:
+        said.append("The pool's taints changed.")
+    before, after = old["nodes"], new["nodes"]
+    said += [f"Node {after[uid]['name']} joined the pool." for uid in after if uid not in before]
+    said += [f"Node {before[uid]['name']} left the pool." for uid in before if uid not in after]
+    said += [
+        f"Node {after[uid]['name']} changed its {part}: '{before[uid][part]}' is now '{after[uid][part]}'."
+        for uid in after
+        for part in ("mode", "policy")
+        if uid in before and before[uid][part] != after[uid][part]
+    ]
+    for name in sorted({*old["components"], *new["components"]}):
+        if old["components"].get(name) != new["components"].get(name):
+            said.append(f"{name} is {'now' if new['components'].get(name) else 'no longer'} installed.")
+    return said
+
+
+def policy_of(text: str) -> PlacementPolicy | None:
+    """Read a stored policy; empty means none."""
+    return PlacementPolicy(text) if text else None
