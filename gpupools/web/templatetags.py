@@ -1,0 +1,245 @@
+"""What templates draw with: icons, ages, states, modes, unknowns and the card glyph. No queries, no rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from gpupools.domain.modes import MODES, Mode
+from gpupools.web import glyphs, words
+
+register = template.Library()
+
+
+@register.simple_tag
+def icon(name: str, extra: str = "") -> SafeString:
+    """Draw a symbol of the sprite; it is decoration, the word beside it speaks."""
+    return format_html(
+        '<svg class="i {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+        extra, static("icons/sprite.svg"), name,
+    )  # fmt: skip
+
+
+@register.simple_tag
+def state(kind: str, value: object, extra: str = "") -> SafeString:
+    """Show a state as icon and word."""
+    found = words.sign(kind, value)
+    spin = "spin" if found.icon == "loader-2" else ""
+    return format_html('<span class="state tone-{} {}">{}{}</span>', found.tone, extra, icon(found.icon, spin), found.word)
+
+
+@register.simple_tag
+def state_icon(kind: str, value: object) -> SafeString:
+    """Show only a state's icon, its word for screen readers."""
+    found = words.sign(kind, value)
+    spin = "spin" if found.icon == "loader-2" else ""
+    return format_html(
+        '<span class="tone-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
+        found.tone, found.word, icon(found.icon, spin), found.word,
+    )  # fmt: skip
+
+
+@register.simple_tag
+def unknown(reason: object = "") -> SafeString:
+    """Show that a value is not known, and why; never a zero."""
+    why = str(reason) or _("Not known")
+    return format_html('<span class="unknown" title="{}">—<span class="visually-hidden"> {}</span></span>', why, why)
+
+
+@register.simple_tag
+def given(value: object, reason: object = "") -> SafeString | object:
+    """Show a value, or the dash with its reason where it is None or empty."""
+    return unknown(reason) if value is None or value == "" else value
+
+
+@register.simple_tag
+def ago(value: datetime | str | float | None, reason: object = "") -> SafeString:
+    """Show how long ago an instant was; the script keeps it true and puts the instant on hover."""
+    moment = instant(value)
+    if moment is None:
+        return unknown(reason or _("Never seen"))
+    return format_html(
+        '<time datetime="{}" data-ago title="{}">{}</time>',
+        moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M:%S UTC"), age(moment, timezone.now()),
+    )  # fmt: skip
+
+
+def instant(value: datetime | str | float | None) -> datetime | None:
+    """Read an instant from a row, a wire value or a Unix time."""
+    if value in (None, ""):
+        return None
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    if isinstance(value, str):
+        try:
+            return datetime.fromisoformat(value).astimezone(UTC)
+        except ValueError:
+            return None
+    return datetime.fromtimestamp(value, UTC)
+
+
+def age(moment: datetime, now: datetime) -> str:
+    """Say an age in the largest whole unit; static/js/ages.js says it the same way."""
+    seconds = int((now - moment).total_seconds())
+    ahead, seconds = seconds < 0, abs(seconds)
+    if seconds < 60:
+        amount = _("%(count)s s") % {"count": seconds}
+    elif seconds < 3600:
+        amount = _("%(count)s min") % {"count": seconds // 60}
+    elif seconds < 86400:
+        amount = _("%(count)s h") % {"count": seconds // 3600}
+    else:
+        amount = _("%(count)s d") % {"count": seconds // 86400}
+    return (_("in %(amount)s") if ahead else _("%(amount)s ago")) % {"amount": amount}
+
+
+@register.simple_tag
+def mode(value: object, policy: object = "", short: str = "") -> SafeString:
+    """Show a mode by its two-letter code and its name; an undeclared or strange one says so."""
+    try:
+        facts = MODES[Mode(str(value))]
+    except ValueError:
+        return format_html(
+            '<span class="mode mode-unknown"><span class="mode-code">??</span><span>{}</span></span>',
+            _("Not declared") if not value else str(value),
+        )
+    detail = format_html(' <span class="policy">{}</span>', policy) if policy and facts.shared else ""
+    name = "" if short else format_html("<span>{}{}</span>", facts.mode.value, detail)
+    return format_html(
+        '<span class="mode mode-{}" title="{}"><span class="mode-code">{}</span>{}</span>',
+        facts.mode.value, facts.title, facts.code, name,
+    )  # fmt: skip
+
+
+@register.filter
+def entry(mapping: Mapping[str, Any], key: object) -> Any:
+    """Look a key up in a mapping; None when it is not there."""
+    return mapping.get(str(key))
+
+
+@register.filter
+def percent(part: int | None, whole: int | None) -> str:
+    """Return a truncated percentage, as ``kubectl inspect cgpu`` prints it; a dash without a whole."""
+    return f"{part * 100 // whole}%" if part is not None and whole else "—"
+
+
+@register.simple_tag
+def node_glyphs(row: Mapping[str, Any], href: str = "") -> SafeString:
+    """Draw all cards of a node's wire row. With ``href`` each is a link to the card on that page."""
+    if not row["cards"] and not row["gpus"]:
+        return unknown(_("The node reports no GPU cards in any mode."))
+    if glyphs.is_shared(row):
+        drawn = [_linked(card_glyph(gpu, row["mode"]), gpu["index"], row["mode"], href) for gpu in row["gpus"]]
+    else:
+        drawn = [_linked(slots_glyph(row), -1, row["mode"], href)]
+    return format_html('<span class="glyphs">{}{}</span>', format_html_join("", "{}", ((d,) for d in drawn)), extras(row))
+
+
+def _linked(drawing: SafeString, index: int, row_mode: str | None, href: str) -> SafeString:
+    css = f"card-glyph mode-{row_mode or 'unknown'}"
+    if not href:
+        return format_html('<span class="{}">{}</span>', css, drawing)
+    return format_html('<a class="{}" href="{}#card-{}" data-card="{}">{}</a>', css, href, max(index, 0), index, drawing)
+
+
+@register.simple_tag
+def card_glyph(gpu: Mapping[str, Any], row_mode: str | None, wide: str = "") -> SafeString:
+    """Draw one card of a shared node, with ``used/total`` beside it."""
+    drawn = glyphs.bar(gpu)
+    parts = [mark_safe(f'<rect class="track" width="{glyphs.WIDTH}" height="12"/>')]  # noqa: S308  # numbers only
+    parts += [_segment(segment, "held", 0, 12) for segment in drawn.segments]
+    if drawn.limit_x is not None:
+        over = glyphs.WIDTH - drawn.limit_x
+        parts.append(format_html('<rect x="{}" width="{}" height="12" fill="url(#cross)"/>', drawn.limit_x, over))
+        parts.append(format_html('<rect class="limit" x="{}" width="2" height="12"/>', drawn.limit_x))
+    if not drawn.healthy:
+        parts.append(format_html('<rect width="{}" height="12" fill="url(#cross)"/>', glyphs.WIDTH))
+    if drawn.core_total:
+        parts.append(format_html('<rect class="core-track" y="13" width="{}" height="3"/>', glyphs.WIDTH))
+        parts += [_segment(segment, "core", 13, 3) for segment in drawn.core]
+    parts.append(mark_safe(f'<rect class="frame" width="{glyphs.WIDTH}" height="12"/>'))  # noqa: S308  # numbers only
+    text = _("GPU %(index)s: %(used)s of %(total)s units held by %(pods)s pods") % {
+        "index": drawn.index, "used": drawn.used, "total": drawn.total, "pods": drawn.holders,
+    }  # fmt: skip
+    if drawn.core_total:
+        text += _(", compute %(used)s of %(total)s %%") % {"used": drawn.core_used, "total": drawn.core_total}
+    if drawn.over:
+        text += _(", over-allocated")
+    if not drawn.healthy:
+        text += _(", unhealthy")
+    flags = f"{'is-over ' if drawn.over else ''}{'' if drawn.healthy else 'is-unhealthy '}{wide}"
+    return format_html(
+        '<svg class="glyph bar {}" width="{}" height="16" viewBox="0 0 {} 16" preserveAspectRatio="none" role="img"'
+        ' aria-label="{}"><title>{}</title>{}</svg><span class="count-text">{}/{}</span>',
+        flags, glyphs.WIDTH, glyphs.WIDTH, text, text, format_html_join("", "{}", ((p,) for p in parts)),
+        drawn.used, drawn.total,
+    )  # fmt: skip
+
+
+@register.simple_tag
+def slots_glyph(row: Mapping[str, Any]) -> SafeString:
+    """Draw the whole cards of a node as slots, with ``used/total`` beside them."""
+    drawn = glyphs.slots(row)
+    parts = []
+    for place, segment in enumerate(drawn.segments):
+        x = place * (glyphs.SLOT + glyphs.GAP)
+        if segment is None:
+            parts.append(format_html('<rect class="track" x="{}" width="16" height="12"/>', x))
+        else:
+            parts.append(_segment(segment, "held", 0, 12))
+        parts.append(format_html('<rect class="frame" x="{}" width="16" height="12"/>', x))
+    if drawn.limit_x is not None:
+        parts.append(format_html('<rect class="limit" x="{}" width="2" height="16"/>', drawn.limit_x))
+    which = "" if drawn.indexed else _(" (the API does not tell which)")
+    text = _("%(used)s of %(total)s whole cards held") % {"used": drawn.used, "total": drawn.total} + which
+    return format_html(
+        '<svg class="glyph slots {}" width="{}" height="16" viewBox="0 0 {} 16" role="img" aria-label="{}">'
+        '<title>{}</title>{}</svg><span class="count-text">{}/{}</span>',
+        "is-over" if drawn.limit_x is not None else "", drawn.width, drawn.width, text, text,
+        format_html_join("", "{}", ((p,) for p in parts)), drawn.used, drawn.total,
+    )  # fmt: skip
+
+
+def _segment(segment: glyphs.Segment, css: str, y: int, height: int) -> SafeString:
+    box = format_html('x="{}" y="{}" width="{}" height="{}"', segment.x, y, segment.width, height)
+    shade = "" if segment.shade == "a" else " b"
+    main = format_html('<rect class="{}{}" {}><title>{}</title></rect>', css, shade, box, segment.label)
+    return main + format_html('<rect fill="url(#hatch)" {}/>', box) if segment.releasing else main
+
+
+@register.simple_tag
+def extras(row: Mapping[str, Any]) -> SafeString:
+    """Name what is not on a card: pending, orphan and releasing amounts, each with its pattern and word."""
+    shown: list[SafeString] = []
+    unit = ngettext
+    if row["memory_units_pending"]:
+        count = row["memory_units_pending"]
+        shown.append(_extra("dots", "tone-warn", unit("%(n)s unit pending", "%(n)s units pending", count) % {"n": count}))
+    if row["memory_units_orphan"]:
+        count = row["memory_units_orphan"]
+        shown.append(_extra("cross", "tone-bad", unit("%(n)s unit orphan", "%(n)s units orphan", count) % {"n": count}))
+    if row["memory_units_releasing"]:
+        count = row["memory_units_releasing"]
+        shown.append(_extra("hatch", "quiet", unit("%(n)s unit releasing", "%(n)s units releasing", count) % {"n": count}))
+    if row["cards_releasing"]:
+        count = row["cards_releasing"]
+        shown.append(_extra("hatch", "quiet", unit("%(n)s card releasing", "%(n)s cards releasing", count) % {"n": count}))
+    return format_html_join("", "{}", ((piece,) for piece in shown))
+
+
+def _extra(pattern: str, tone: str, text: str) -> SafeString:
+    return format_html(
+        '<span class="extra {}"><svg class="glyph mode-unknown" width="14" height="12" aria-hidden="true"><rect class="{}" '
+        'width="14" height="12"/><rect width="14" height="12" fill="url(#{})"/><rect class="frame" width="14" '
+        'height="12"/></svg>{}</span>',
+        tone, "held" if pattern == "hatch" else "track", pattern, text,
+    )  # fmt: skip

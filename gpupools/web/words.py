@@ -1,0 +1,120 @@
+"""Every state that a page shows: its tone, its icon and its word. Colour never speaks alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+class Sign(NamedTuple):
+    """How one state looks. ``tone``: ok, warn, bad, info or none; ``icon``: a symbol of the sprite."""
+
+    tone: str
+    icon: str
+    word: str | Promise
+
+
+_OK, _BAD, _WARN = "circle-check", "circle-x", "alert-triangle"
+SIGNS: dict[str, dict[str, Sign]] = {
+    "cluster": {
+        "new": Sign("info", "circle-dashed", _("Not probed yet")),
+        "connected": Sign("ok", _OK, _("Connected")),
+        "unreachable": Sign("bad", "plug-off", _("Unreachable")),
+    },
+    "pool": {
+        "pending": Sign("info", "hourglass", _("Waiting to be created")),
+        "creating": Sign("info", "loader-2", _("Creating")),
+        "active": Sign("ok", _OK, _("Active")),
+        "updating": Sign("info", "loader-2", _("Updating")),
+        "deleting": Sign("warn", "trash", _("Deleting")),
+        "failed": Sign("bad", _BAD, _("Failed")),
+        "gone": Sign("bad", "circle-minus", _("Gone from the cluster")),
+    },
+    "component": {
+        "absent": Sign("none", "circle-minus", _("Not installed")),
+        "installing": Sign("info", "loader-2", _("Installing")),
+        "installed": Sign("ok", _OK, _("Installed")),
+        "degraded": Sign("warn", _WARN, _("Degraded")),
+        "removing": Sign("warn", "trash", _("Removing")),
+        "failed": Sign("bad", _BAD, _("Failed")),
+        "": Sign("none", "help-circle", _("Not checked yet")),
+    },
+    "change": {
+        "pending": Sign("warn", "hourglass", _("Waiting for a decision")),
+        "approved": Sign("info", "circle-check", _("Approved, about to start")),
+        "rejected": Sign("bad", "ban", _("Rejected")),
+        "withdrawn": Sign("none", "arrow-back-up", _("Withdrawn")),
+        "expired": Sign("none", "clock", _("Expired undecided")),
+        "lapsed": Sign("warn", _WARN, _("Lapsed: the pool moved")),
+        "applying": Sign("info", "loader-2", _("Being carried out")),
+        "applied": Sign("ok", _OK, _("Applied")),
+        "failed": Sign("bad", _BAD, _("Failed")),
+        "paused": Sign("warn", "player-pause", _("Paused")),
+        "rolling_back": Sign("warn", "arrow-back-up", _("Rolling back")),
+        "rolled_back": Sign("none", "arrow-back-up", _("Rolled back")),
+        "abandoned": Sign("none", "circle-minus", _("Abandoned")),
+    },
+    "step": {
+        "waiting": Sign("none", "circle-dashed", _("Not started")),
+        "running": Sign("info", "loader-2", _("Running")),
+        "done": Sign("ok", "check", _("Done")),
+        "failed": Sign("bad", "x", _("Failed")),
+    },
+    "submission": {
+        "queued": Sign("info", "hourglass", _("Queued")),
+        "submitted": Sign("ok", _OK, _("Submitted")),
+        "failed": Sign("bad", _BAD, _("Not accepted")),
+        "deleting": Sign("warn", "trash", _("Deleting")),
+        "deleted": Sign("none", "circle-minus", _("Deleted")),
+    },
+    "phase": {
+        "Pending": Sign("warn", "hourglass", _("Pending")),
+        "Running": Sign("ok", "player-play", _("Running")),
+        "Succeeded": Sign("ok", _OK, _("Succeeded")),
+        "Failed": Sign("bad", _BAD, _("Failed")),
+        "Unknown": Sign("none", "help-circle", _("Unknown")),
+        "Terminating": Sign("warn", "trash", _("Terminating")),
+        "Active": Sign("ok", "player-play", _("Running")),
+        "Complete": Sign("ok", _OK, _("Complete")),
+        "Suspended": Sign("none", "player-pause", _("Suspended")),
+    },
+    "node": {
+        "ready": Sign("ok", _OK, _("Ready")),
+        "notready": Sign("bad", _BAD, _("Not ready")),
+        "cordoned": Sign("warn", "ban", _("Cordoned")),
+    },
+    "check": {
+        "ok": Sign("ok", _OK, _("OK")),
+        "wrong": Sign("bad", _BAD, _("Wrong")),
+        "unknown": Sign("none", "help-circle", _("Unknown")),
+    },
+    "severity": {
+        "error": Sign("bad", _BAD, _("Error")),
+        "warning": Sign("warn", _WARN, _("Warning")),
+        "info": Sign("info", "info-circle", _("Note")),
+    },
+    "verdict": {
+        "chosen": Sign("ok", _OK, _("Chosen")),
+        "tie": Sign("info", "circle-check", _("As good: either may be taken")),
+        "fits": Sign("none", "check", _("Fits")),
+        "rejected": Sign("bad", _BAD, _("Does not fit")),
+    },
+    "push": {
+        "queued": Sign("info", "loader-2", _("On its way")),
+        "done": Sign("ok", _OK, _("Done")),
+        "failed": Sign("bad", _BAD, _("Failed")),
+    },
+    "token": {
+        "active": Sign("ok", _OK, _("Active")),
+        "expired": Sign("none", "clock", _("Expired")),
+        "revoked": Sign("none", "ban", _("Revoked")),
+    },
+}
+
+
+def sign(kind: str, value: object) -> Sign:
+    """Return how a state looks; a value that nobody listed is shown as it is, with a question mark."""
+    found = SIGNS[kind].get(str(value))
+    return found or Sign("none", "help-circle", str(value) or _("Unknown"))
