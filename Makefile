@@ -31,7 +31,7 @@ run: $(STAMP_RUN) ## Run the console with an embedded cluster (PORT= changes the
 	@exec $(BIN)/python manage.py up $(if $(PORT),--port $(PORT)) $(RUN_ARGS)
 
 test: $(STAMP_DEV) ## Run all tests; the browser's are a run of their own
-	@.ci/test $(BIN)
+	@$(BIN)/python .ci/tests.py $(TEST_ARGS)
 
 check: $(STAMP_DEV) ## Format, lint, types, layers, system checks, migrations, API schema
 	$(BIN)/ruff format --check .
