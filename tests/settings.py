@@ -19,9 +19,7 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-for _name in [
-    name for name in os.environ if name.startswith("GPUPOOLS_") and not name.startswith("GPUPOOLS_TEST_")
-]:
+for _name in [name for name in os.environ if name.startswith("GPUPOOLS_") and not name.startswith("GPUPOOLS_TEST_")]:
     # What the developer has exported for a console of their own must not change what the tests see.
     del os.environ[_name]
 os.environ |= {
