@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 from urllib.parse import SplitResult, urlsplit
 
 from gpupools.clusters.addresses import check_host, is_loopback
+from gpupools.clusters.channel import tls_context
 from gpupools.clusters.port import AckAccess, Connection
-from gpupools.clusters.wire import tls_context
 from gpupools.domain import yamltext
 from gpupools.errors import Invalid
 

@@ -152,8 +152,10 @@ class Kubernetes(Protocol):
         taints_add: Sequence[Taint] = (),
         taints_remove: Sequence[Taint] = (),
         op_id: str,
+        annotations: Mapping[str, str | None] | None = None,
     ) -> ApplyResult:
-        """Write only these label keys (None removes) and taints, by a patch that tests resourceVersion."""
+        """Write only these label and annotation keys (None removes) and taints, by a patch that tests
+        resourceVersion."""
 
     def cordon(self, name: str, *, unschedulable: bool, op_id: str) -> ApplyResult: ...
     def evict(self, namespace: str, name: str) -> bool: ...

@@ -107,7 +107,7 @@ def _bad_data(field: str, reason: str) -> Invalid:
     )
 
 
-class Wire:
+class Channel:
     """Requests to one API server. Safe to use from several threads."""
 
     def __init__(self, connection: Connection) -> None:

@@ -1,0 +1,43 @@
+"""A whole list of one kind, read in pages: the only way in which lists are read here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gpupools.clusters import translate
+from gpupools.clusters.channel import Channel, Query
+from gpupools.errors import Unreachable
+
+PAGE_SIZE = 500
+
+
+@dataclass(slots=True)
+class Listing:
+    """All objects of a list, the version to watch from, and how many objects could not be read."""
+
+    seen: list[translate.Seen] = field(default_factory=list)
+    version: str = ""
+    skipped: int = 0
+
+
+def list_all(channel: Channel, kind: translate.Kind, *, path: str = "", query: Query = ()) -> Listing:
+    """Read all pages, 500 objects each. Raises Refused with status 410 when the continuation expired meanwhile."""
+    listing = Listing()
+    next_page = ""
+    while True:
+        pairs = [*kind.query, *query, ("limit", str(PAGE_SIZE))]
+        if next_page:
+            pairs.append(("continue", next_page))
+        data = channel.request("GET", path or kind.path, query=pairs)
+        try:
+            page = translate.page(kind, data)
+        except msgspec.DecodeError:
+            raise Unreachable("The server answered with something that is not a Kubernetes list.") from None
+        listing.seen.extend(page.seen)
+        listing.skipped += page.skipped
+        listing.version = page.version
+        if not page.next_page:
+            return listing
+        next_page = page.next_page
