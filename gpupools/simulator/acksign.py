@@ -86,9 +86,7 @@ class Gatekeeper:
                 400, "MissingAuthorization", f"The request has no valid Authorization header of {ALGORITHM}."
             )
         if not hmac.compare_digest(found["key_id"].encode(), self._key_id.encode()):
-            raise SignatureRefusedError(
-                404, "InvalidAccessKeyId.NotFound", "Specified access key is not found."
-            )
+            raise SignatureRefusedError(404, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")
         signed = found["signed"].split(";")
         if unsigned := sorted(_MUST_BE_SIGNED.difference(signed)):
             raise SignatureRefusedError(
@@ -121,7 +119,5 @@ class Gatekeeper:
             del self._nonces[next(iter(self._nonces))]
         nonce = request.headers.get("x-acs-signature-nonce", "")
         if not nonce or nonce in self._nonces:
-            raise SignatureRefusedError(
-                400, "SignatureNonceUsed", "Specified signature nonce was used already."
-            )
+            raise SignatureRefusedError(400, "SignatureNonceUsed", "Specified signature nonce was used already.")
         self._nonces[nonce] = now

@@ -106,9 +106,7 @@ def _daemonset(addon: Addon, daemon: Daemon, region: str) -> dict[str, Any]:
         "image": f"registry-{region}-vpc.ack.aliyuncs.com/acs/{daemon.image}",
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "300Mi"}},
-        "env": [
-            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}}
-        ],
+        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}}],
         "volumeMounts": [{"name": "device-plugin", "mountPath": "/var/lib/kubelet/device-plugins"}],
     }
     if daemon.privileged:

@@ -81,9 +81,7 @@ def load(name_or_path: str) -> Fleet:
         path = Path(name_or_path)
     if not path.is_file():
         known = ", ".join(names())
-        raise FleetError(
-            f"There is no fleet {name_or_path!r}. Built-in fleets: {known}; or give a file's path."
-        )
+        raise FleetError(f"There is no fleet {name_or_path!r}. Built-in fleets: {known}; or give a file's path.")
     try:
         fleet = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), Fleet)
     except yaml.YAMLError as error:

@@ -17,8 +17,8 @@ from gpupools.domain.modes import CARD_COUNT_LABEL, CARD_MEMORY_LABEL, CARD_NAME
 
 INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 INSTANCE_ID_LABEL = "alibabacloud.com/ecs-instance-id"
-DRIVER_VERSION = "580.95.05"
-CUDA_VERSION = "13.0"
+DRIVER_VERSION = "570.172.08"
+CUDA_VERSION = "12.8"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,7 @@ class Hardware:
     def family(self) -> str:
         """Family of the instance type: ``ecs.gn6v``."""
         return (
-            self.instance_type.partition("-")[0]
-            if "-" in self.instance_type
-            else self.instance_type.rsplit(".", 1)[0]
+            self.instance_type.partition("-")[0] if "-" in self.instance_type else self.instance_type.rsplit(".", 1)[0]
         )
 
     @property

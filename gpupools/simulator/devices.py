@@ -1,0 +1,160 @@
+"""What nodes report by mode: device plugins count the cards, and the node's status says so after a while.
+
+A mode's resources appear once the mode label is on the node and the mode's plugin pod runs there; the resources of
+the modes that the node left stay as "0". Also the topology report, which the topology plugin writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from gpupools.domain.modes import (
+    EXCLUSIVE_GPU,
+    GPU_CORE,
+    GPU_COUNT,
+    GPU_MEM,
+    GPU_RESOURCES,
+    MODE_LABEL,
+    TOPOLOGY_GPU,
+)
+from gpupools.simulator.addons import ALL_DAEMONS, DEVICE_PLUGIN_NEEDS, DEVICE_PLUGINS, NAMESPACE
+from gpupools.simulator.clock import Clock
+from gpupools.simulator.journal import Event
+from gpupools.simulator.kinds import Object
+from gpupools.simulator.machines import Hardware, hardware_of_node, link_bandwidths, link_types
+from gpupools.simulator.records import controller_of, ready
+from gpupools.simulator.store import Store
+
+_REGISTER_SECONDS = 1.5  # the plugin counts cards and registers with the kubelet
+_WITHDRAW_SECONDS = 1.0  # the kubelet notices that the plugin's socket is gone
+
+
+def reported(mode: str, hardware: Hardware) -> dict[str, str]:
+    """Return what the device plugin of a mode reports for a machine.
+
+    Every card is counted like the first one, and a card's units are its GiB rounded down.
+    """
+    cards = hardware.cards
+    if mode == "default":
+        return {EXCLUSIVE_GPU: str(cards)}
+    if mode == "topology":
+        return {TOPOLOGY_GPU: str(cards)}
+    resources = {GPU_MEM: str(cards * hardware.card_units), GPU_COUNT: str(cards)}
+    if mode == "core_mem":
+        resources[GPU_CORE] = str(100 * cards)
+    return resources
+
+
+class DevicePlugins:
+    """Reconciles the GPU resources of one node at a time; keys are node names."""
+
+    name = "device-plugins"
+    kinds = ("Node", "Pod")
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        # What a node is about to report, and since when: reports take a moment.
+        self._coming: dict[str, tuple[dict[str, str], str]] = {}
+
+    def keys_of(self, event: Event) -> Iterable[str]:
+        """Name the node whose label, status or plugin pods changed."""
+        if event.kind == "Node":
+            return [event.object["metadata"]["name"]]
+        node = event.object["spec"].get("nodeName")
+        return [node] if node and _plugin(event.object) else []
+
+    def all_keys(self) -> Iterable[str]:
+        """Name every node."""
+        return [node["metadata"]["name"] for node in self._store.list("Node")]
+
+    def reconcile(self, key: str) -> float | None:
+        """Let one node report what its mode's plugin counts, and nothing else."""
+        node = self._store.peek("Node", "", key)
+        hardware = hardware_of_node(node) if node else None
+        if node is None or hardware is None or not hardware.cards:
+            self._coming.pop(key, None)
+            self._withdraw_topology(key)
+            return None
+        mode = (node["metadata"].get("labels") or {}).get(MODE_LABEL, "")
+        wanted = reported(mode, hardware) if self._plugged_in(key, mode) else {}
+        status = node.get("status") or {}
+        target = _with_zeros(wanted, status.get("capacity") or {})
+        if all(
+            (status.get(place) or {}).get(name) == value
+            for place in ("capacity", "allocatable")
+            for name, value in target.items()
+        ):
+            self._coming.pop(key, None)
+            self._report_topology(key, mode, hardware, wanted)
+            return None
+        coming = self._coming.get(key)
+        if coming is None or coming[0] != target:
+            coming = self._coming[key] = (target, self._clock.micro_stamp())
+        delay = _REGISTER_SECONDS if wanted else _WITHDRAW_SECONDS
+        left = delay - self._clock.simulated_seconds_since(coming[1])
+        if left > 0:
+            return left
+        del self._coming[key]
+
+        def edit(current: Object) -> None:
+            for place in ("capacity", "allocatable"):
+                current["status"].setdefault(place, {}).update(target)
+
+        self._store.change("Node", "", key, edit, subresource="status")
+        self._report_topology(key, mode, hardware, wanted)
+        return None
+
+    def _plugged_in(self, node: str, mode: str) -> bool:
+        plugin = DEVICE_PLUGINS.get(mode)
+        if plugin is None:
+            return False
+        running = {
+            name
+            for pod in self._store.pods_on(node)
+            if (name := _plugin(pod)) and ready(pod) and not pod["metadata"].get("deletionTimestamp")
+        }
+        return {plugin, *DEVICE_PLUGIN_NEEDS.get(mode, ())} <= running
+
+    def _report_topology(self, node: str, mode: str, hardware: Hardware, wanted: dict[str, str]) -> None:
+        """Write the link matrix of a topology node, as its plugin does; take it away when the cards went."""
+        if mode != "topology" or not wanted:
+            self._withdraw_topology(node)
+            return
+        name = _report_name(node)
+        if self._store.peek("ConfigMap", NAMESPACE, name) is not None:
+            return
+        data = {
+            "nodeName": node,
+            "bandwidth": json.dumps(link_bandwidths(hardware)),
+            "devices": json.dumps({str(index): "Healthy" for index in range(hardware.cards)}),
+            "linkType": json.dumps(link_types(hardware)),
+        }
+        labels = {MODE_LABEL: "topology", "nodename": node}
+        self._store.create(
+            "ConfigMap", {"metadata": {"name": name, "namespace": NAMESPACE, "labels": labels}, "data": data}
+        )
+
+    def _withdraw_topology(self, node: str) -> None:
+        if self._store.peek("ConfigMap", NAMESPACE, _report_name(node)) is not None:
+            self._store.delete("ConfigMap", NAMESPACE, _report_name(node))
+
+
+def _report_name(node: str) -> str:
+    return f"{node}-gputopo-report"
+
+
+def _with_zeros(wanted: dict[str, str], capacity: dict[str, str]) -> dict[str, str]:
+    """Add "0" for GPU resources that the node has from another mode; those that it never had stay absent."""
+    return {name: wanted.get(name, "0") for name in GPU_RESOURCES if name in wanted or name in capacity}
+
+
+def _plugin(pod: Object) -> str:
+    """Return the name of the GPU DaemonSet that a pod belongs to, empty for any other pod."""
+    if pod["metadata"].get("namespace") != NAMESPACE:
+        return ""
+    owner = controller_of(pod)
+    if owner is None or owner["kind"] != "DaemonSet" or owner["name"] not in ALL_DAEMONS:
+        return ""
+    return str(owner["name"])
