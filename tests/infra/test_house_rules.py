@@ -14,7 +14,7 @@ MODULES = sorted(
     path
     for folder in ("console", "gpupools", "tests")
     for path in (ROOT / folder).rglob("*.py")
-    if "migrations" not in path.parts
+    if "migrations" not in path.parts and path.stat().st_size
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 VARIABLE = re.compile(r'env(?:str|bool|int|list|origins|path|secret|redis|database)\(\s*"([A-Z_]+)"')
