@@ -1,0 +1,87 @@
+"""Nodes that differ from what their pool wants: mode, card choice, labels, taints. It looks, and writes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from gpupools.domain.gpus import GpuNode, Taint
+from gpupools.domain.modes import (
+    ACK_POOL_LABEL,
+    EXCLUSIVE_GPU,
+    MODE_LABEL,
+    PLACEMENT_LABEL,
+    POOL_LABEL,
+    Mode,
+    PlacementPolicy,
+    mode_labels,
+)
+from gpupools.models import Cluster, NodePool
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """One key of one node that is not as its pool wants it. Empty ``wanted`` or ``found`` means: not there."""
+
+    node: str
+    key: str
+    wanted: str
+    found: str
+
+
+def pool_label(cluster: Cluster) -> str:
+    """Return the node label that says which pool a node belongs to; its value is ``NodePool.pool_id``."""
+    return ACK_POOL_LABEL if cluster.provider == Cluster.Provider.ACK else POOL_LABEL
+
+
+def pools_by_id(cluster: Cluster) -> dict[str, NodePool]:
+    """Return the pools of a cluster by the value that their nodes carry in ``pool_label``."""
+    return {pool.pool_id or pool.name: pool for pool in NodePool.objects.filter(cluster=cluster)}
+
+
+def wanted_labels(pool: NodePool) -> dict[str, str]:
+    """Return every label that a pool wants on its nodes: its free ones, and those of its mode once it has one."""
+    labels = dict(pool.labels)
+    if pool.mode:
+        labels |= mode_labels(Mode(pool.mode), PlacementPolicy(pool.policy) if pool.policy else None)
+    return labels
+
+
+def wanted_taints(pool: NodePool) -> tuple[Taint, ...]:
+    """Return the taints that a pool wants on its nodes."""
+    return tuple(Taint(each["key"], each.get("value", ""), each.get("effect", "")) for each in pool.taints)
+
+
+def drifted(pool: NodePool, nodes: Iterable[GpuNode]) -> list[Drift]:
+    """Name every difference between what the pool wants and what its nodes carry.
+
+    Labels and taints that the pool says nothing about are not its business.
+    """
+    labels, taints = wanted_labels(pool), wanted_taints(pool)
+    return [drift for node in nodes for drift in _of_node(node, labels, taints)]
+
+
+def _of_node(node: GpuNode, labels: Mapping[str, str], taints: Iterable[Taint]) -> Iterator[Drift]:
+    for key, wanted in labels.items():
+        found = node.labels.get(key)
+        if found != wanted and not _says_the_same(node, key, wanted, found):
+            yield Drift(node.name, key, wanted, found or "")
+    if MODE_LABEL in labels and PLACEMENT_LABEL not in labels and PLACEMENT_LABEL in node.labels:
+        yield Drift(node.name, PLACEMENT_LABEL, "", node.labels[PLACEMENT_LABEL])
+    for taint in taints:
+        if taint not in node.taints:
+            other = next((each for each in node.taints if (each.key, each.effect) == (taint.key, taint.effect)), None)
+            yield Drift(node.name, f"taint {taint.key}", _text(taint), _text(other) if other else "")
+
+
+def _says_the_same(node: GpuNode, key: str, wanted: str, found: str | None) -> bool:
+    # Without the label a node that reports whole cards is exclusive all the same, and without a card choice
+    # ACK packs.
+    if key == MODE_LABEL:
+        return found is None and wanted == "default" and node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
+    return key == PLACEMENT_LABEL and found is None and wanted == PlacementPolicy.BINPACK.value
+
+
+def _text(taint: Taint) -> str:
+    value = f"{taint.key}={taint.value}" if taint.value else taint.key
+    return f"{value}:{taint.effect}"

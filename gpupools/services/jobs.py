@@ -1,0 +1,325 @@
+"""Job templates, and manifests that are checked, previewed and sent to a cluster.
+
+A submission is named before it is pushed, so sending it twice makes one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from gpupools.domain import lint, manifests, parameters, placement, yamltext
+from gpupools.domain.gpus import Picture, Pod, Workload
+from gpupools.domain.lint import Finding
+from gpupools.domain.manifests import Manifest
+from gpupools.domain.modes import Mode
+from gpupools.domain.placement import Preview
+from gpupools.errors import Conflict, FieldError, Invalid, Missing, NotAllowed, Unreachable
+from gpupools.models import Cluster, JobTemplate, Role, Submission
+from gpupools.services import allocation, audit, pushes
+from gpupools.services.access import Actor
+from gpupools.services.pods import PodRow, row_of
+
+CATALOGUE: Final = Path(__file__).resolve().parent.parent / "catalogue" / "templates"
+CREATE, DELETE = "submission.create", "submission.delete"
+# Taking more pods than this in turn says nothing new, and costs a page its speed.
+MOST_PREVIEWED: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A manifest that may be sent, what lint says, and where its pods would land by the numbers of ``taken_at``.
+
+    ``preview`` is the first pod's, ``previews`` each pod's in turn; both are an *estimate* for that instant, not a
+    reservation, and None and empty while no numbers are known (``unknown`` then says why).
+    """
+
+    manifest: Manifest
+    findings: tuple[Finding, ...]
+    preview: Preview | None
+    previews: tuple[Preview, ...]
+    taken_at: float | None
+    unknown: str = ""
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        """The findings that keep the manifest from being sent."""
+        return tuple(each for each in self.findings if each.severity == lint.ERROR)
+
+
+# -- Templates
+
+
+def templates() -> list[JobTemplate]:
+    """Return the newest version of every template: built-in ones first, then by name."""
+    newest: dict[str, JobTemplate] = {}
+    for each in JobTemplate.objects.order_by("slug", "-version"):
+        newest.setdefault(each.slug, each)
+    return sorted(newest.values(), key=lambda each: (not each.is_builtin, each.slug))
+
+
+def template(slug: str) -> JobTemplate:
+    """Return the newest version of one template; raises Missing."""
+    found = JobTemplate.objects.filter(slug=slug).order_by("-version").first()
+    if found is None:
+        raise Missing(f"There is no job template {slug}.", code="no-such-template")
+    return found
+
+
+def render(source: JobTemplate, values: Mapping[str, Any]) -> str:
+    """Put parameters into a template; missing ones take their default. Raises Invalid on ``parameters.<name>``."""
+    return parameters.render(source.yaml, source.parameters, values)
+
+
+class _CatalogueEntry(msgspec.Struct, forbid_unknown_fields=True):
+    """A file of the built-in catalogue: what is said of a template, and the manifest as text."""
+
+    title: str
+    description: str
+    manifest: str
+    parameters: list[dict[str, Any]] = []
+
+
+@transaction.atomic
+def load_catalogue() -> int:
+    """Bring the built-in templates up to date: a file that changed becomes a new version. Returns how many did."""
+    written = 0
+    for path in sorted(CATALOGUE.glob("*.yaml")):
+        entry = msgspec.convert(yamltext.load(path.read_text(), max_bytes=64 * 1024), _CatalogueEntry)
+        fields = {
+            "title": entry.title,
+            "description": entry.description,
+            "yaml": entry.manifest,
+            "parameters": entry.parameters,
+        }
+        newest = JobTemplate.objects.filter(slug=path.stem).order_by("-version").first()
+        if newest is not None and (not newest.is_builtin or all(getattr(newest, k) == v for k, v in fields.items())):
+            continue
+        JobTemplate.objects.create(
+            slug=path.stem,
+            version=newest.version + 1 if newest else 1,
+            is_builtin=True,
+            created_at=timezone.now(),
+            **fields,
+        )
+        written += 1
+    return written
+
+
+# -- Checking
+
+
+def check(actor: Actor, cluster: Cluster, yaml: str) -> Checked:
+    """Read a manifest, see that it stays in its bounds, lint it, and say where it would land now.
+
+    Raises Invalid with field paths ``yaml:...`` for what cannot be sent at all, NotAllowed and Missing for a cluster
+    out of reach. What lint calls an error is in ``errors``: a page shows it, ``submit`` refuses it.
+    """
+    actor.require(Role.VIEWER, cluster)
+    manifest = manifests.parse(yaml, max_bytes=settings.GPUPOOLS_MAX_MANIFEST_BYTES)
+    beyond = manifests.check_confined(manifest, namespaces=actor.namespaces(cluster))
+    if beyond:
+        raise Invalid("The manifest reaches beyond what may be submitted here.", code="confined", errors=beyond)
+    try:
+        picture = allocation.current(cluster)
+        unknown = "" if picture else "No numbers of this cluster are known yet, so there is no preview."
+    except Unreachable as error:
+        picture, unknown = None, error.message
+    findings = tuple(lint.lint(manifest, modes_present=_modes(picture)))
+    previews = _previews(manifest, picture) if picture else ()
+    return Checked(
+        manifest, findings, previews[0] if previews else None, previews, picture.taken_at if picture else None, unknown
+    )
+
+
+def _modes(picture: Picture | None) -> frozenset[Mode] | None:
+    if picture is None:
+        return None
+    return frozenset(mode for node in picture.nodes if node.is_gpu and (mode := node.declared) is not None)
+
+
+def _previews(manifest: Manifest, picture: Picture) -> tuple[Preview, ...]:
+    count = min(manifest.parallelism, manifest.completions, MOST_PREVIEWED)
+    return tuple(placement.sequence(manifest.ask, max(count, 1), states_of(picture)))
+
+
+def states_of(picture: Picture) -> list[placement.NodeState]:
+    """Return what placement reads: every node with what its pods take."""
+    on_node: dict[str, list[Pod]] = {}
+    for pod in picture.pods:
+        if pod.node:
+            on_node.setdefault(pod.node, []).append(pod)
+    return [placement.node_state(node, on_node.get(node.name, [])) for node in picture.nodes]
+
+
+# -- Sending
+
+
+def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate | None = None) -> Submission:
+    """Send a manifest: the row and its push in one transaction; a worker creates the object.
+
+    Raises what ``check`` raises, and Invalid for what lint calls an error, Conflict while a submission of that name
+    is still on its way.
+    """
+    checked = check(actor, cluster, yaml)
+    manifest = checked.manifest
+    actor.require(Role.OPERATOR, cluster, manifest.namespace)
+    if actor.user is None:
+        raise NotAllowed("Only a person or a token submits manifests.", code="needs-user")
+    if checked.errors:
+        raise Invalid(
+            "The cluster would refuse this manifest.",
+            code="lint",
+            errors=[
+                FieldError(f"yaml:{each.path}", f"{each.message} {each.fix}".strip(), code=each.code)
+                for each in checked.errors
+            ],
+        )
+    raw = dict(manifest.raw)
+    raw["metadata"] = {**raw["metadata"], "namespace": manifest.namespace}
+    with transaction.atomic():
+        submission = Submission.objects.create(
+            cluster=cluster,
+            template=template,
+            kind=manifest.kind,
+            namespace=manifest.namespace,
+            name=manifest.name,
+            yaml=yaml,
+            manifest=raw,
+            findings=[msgspec.to_builtins(each) for each in checked.findings],
+            submitted_by=actor.user,
+            submitted_at=timezone.now(),
+        )
+        audit.record(
+            actor,
+            "submission.create",
+            submission,
+            kind=manifest.kind,
+            namespace=manifest.namespace,
+            template=str(template) if template else "",
+        )
+        pushes.enqueue(
+            actor, kind=CREATE, cluster=cluster, target=target_of(submission), payload={"submission": submission.pk}
+        )
+    return submission
+
+
+def delete(actor: Actor, submission: Submission) -> Submission:
+    """Delete the object that a submission made, with its pods. Raises Conflict when there is nothing to delete."""
+    actor.require(Role.OPERATOR, submission.cluster, submission.namespace)
+    with transaction.atomic():
+        moved = Submission.objects.filter(pk=submission.pk, state=Submission.State.SUBMITTED).update(
+            state=Submission.State.DELETING, error=""
+        )
+        submission.refresh_from_db()
+        if not moved:
+            raise Conflict(
+                f"Cannot delete: the submission is {submission.get_state_display().lower()}.",
+                code="illegal-move",
+                state=submission.state,
+            )
+        audit.record(actor, "submission.delete", submission)
+        pushes.enqueue(
+            actor,
+            kind=DELETE,
+            cluster=submission.cluster,
+            target=target_of(submission),
+            payload={"submission": submission.pk},
+        )
+    return submission
+
+
+def target_of(submission: Submission) -> str:
+    """Return what the pushes of a submission write to: one object, whichever submission names it."""
+    return f"{submission.kind}:{submission.namespace}/{submission.name}"[-100:]
+
+
+# -- What became of it
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a submission by the picture of ``taken_at``; None: no picture, nothing is known.
+
+    ``state`` in a word: queued, not accepted, waiting, running, succeeded, failed, suspended, deleting, deleted,
+    or unknown. ``reason`` is the sentence of whoever knows best: the scheduler for a pod that waits.
+    """
+
+    state: str
+    reason: str
+    pods: tuple[PodRow, ...]
+    taken_at: float | None
+
+    @property
+    def phases(self) -> dict[str, int]:
+        """How many pods are in each phase."""
+        counts: dict[str, int] = {}
+        for row in self.pods:
+            counts[row.pod.phase] = counts.get(row.pod.phase, 0) + 1
+        return counts
+
+
+def outcome(submission: Submission, picture: Picture | None) -> Outcome:
+    """Say where a submission's pods went and what they hold; reads the picture alone."""
+    taken_at = picture.taken_at if picture else None
+    if submission.state == Submission.State.FAILED:
+        return Outcome("not accepted", submission.error, (), taken_at)
+    if submission.state in (Submission.State.QUEUED, Submission.State.DELETED):
+        return Outcome(submission.state, submission.error, (), taken_at)
+    if picture is None:
+        return Outcome("unknown", "No numbers of this cluster are known yet.", (), None)
+    chosen = [pod for pod in picture.pods if _belongs(pod, submission)]
+    folds = allocation.folds_of(picture, {pod.node for pod in chosen if pod.node})
+    nodes = {node.name: node for node in picture.nodes}
+    rows = tuple(
+        row_of(pod, nodes.get(pod.node), folds.get(pod.node))
+        for pod in sorted(chosen, key=lambda pod: (pod.created_at, pod.name))
+    )
+    if submission.state == Submission.State.DELETING:
+        return Outcome("deleting", submission.error, rows, taken_at)
+    state, reason = _verdict(submission, picture, chosen)
+    return Outcome(state, reason, rows, taken_at)
+
+
+def _belongs(pod: Pod, submission: Submission) -> bool:
+    if pod.namespace != submission.namespace:
+        return False
+    if submission.kind == "Pod":
+        return pod.name == submission.name and pod.uid == submission.object_uid
+    return (pod.owner_kind, pod.owner_name) == (submission.kind, submission.name)
+
+
+def _verdict(submission: Submission, picture: Picture, pods: list[Pod]) -> tuple[str, str]:
+    job = _workload(submission, picture)
+    if job is not None and job.state in ("complete", "failed", "suspended"):
+        word = {"complete": "succeeded"}.get(job.state, job.state)
+        return word, job.message or job.reason
+    if submission.kind == "Job" and job is None or not pods and submission.kind == "Pod":
+        return "unknown", "The object is not in the current numbers: it is too new, or somebody deleted it."
+    waiting = next((pod for pod in pods if pod.phase == "Pending"), None)
+    if any(pod.phase == "Running" for pod in pods):
+        return "running", (waiting.message or waiting.reason) if waiting else ""
+    if waiting is not None:
+        return "waiting", waiting.message or waiting.reason
+    if submission.kind == "Pod":
+        return pods[0].phase.lower(), pods[0].message or pods[0].reason
+    return "waiting", "Its pods are not there yet."
+
+
+def _workload(submission: Submission, picture: Picture) -> Workload | None:
+    return next(
+        (
+            each
+            for each in picture.workloads
+            if (each.kind, each.namespace, each.name) == (submission.kind, submission.namespace, submission.name)
+            and submission.object_uid in ("", each.uid)
+        ),
+        None,
+    )
