@@ -124,9 +124,7 @@ def _json(text: str, shape: Any) -> Any:
         return None
 
 
-def ask(
-    spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: str, *, path: str = "spec"
-) -> Ask:
+def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: str, *, path: str = "spec") -> Ask:
     """Read what a pod asks for. Limits fill in missing requests, as the API server does when it stores a pod.
 
     Raises Invalid for a quantity that cannot be read, with its field below ``path``.
@@ -149,8 +147,7 @@ def ask(
             PreferredTerm(p.weight, _term(p.preference or TermObject())) for p in affinity.preferred or ()
         ),
         tolerations=tuple(
-            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "")
-            for t in spec.tolerations or ()
+            Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "") for t in spec.tolerations or ()
         ),
         node_name=spec.node_name or "",
         priority=spec.priority or 0,
@@ -247,9 +244,7 @@ def _exited_well(container: ContainerStatus) -> bool:
 def job(raw: JobObject) -> Workload:
     """Read a Job. ``wanted`` is its completions, or its parallelism where it has no number of completions."""
     meta, spec, status = raw.metadata, raw.spec or JobSpec(), raw.status or JobStatus()
-    ended = next(
-        (c for c in status.conditions or () if c.type in {"Complete", "Failed"} and c.status == "True"), None
-    )
+    ended = next((c for c in status.conditions or () if c.type in {"Complete", "Failed"} and c.status == "True"), None)
     running = "suspended" if spec.suspend else "active"
     wanted = spec.completions if spec.completions is not None else spec.parallelism
     return Workload(

@@ -34,9 +34,7 @@ def exact_quantity(text: str) -> Fraction:
     found = _FORM.fullmatch(text) if len(text) <= _LONGEST else None
     if found is None:
         shown = text[:_LONGEST]
-        raise Invalid.field(
-            "quantity", f"{shown!r} is not a quantity.", code="quantity", found=shown, allowed=_ALLOWED
-        )
+        raise Invalid.field("quantity", f"{shown!r} is not a quantity.", code="quantity", found=shown, allowed=_ALLOWED)
     number = Fraction(found["number"])
     if found["power"]:
         return number * Fraction(10) ** int(found["power"])

@@ -125,9 +125,7 @@ class RequiredTerms(Raw, frozen=True):
 
 
 class NodeAffinity(Raw, frozen=True):
-    required: RequiredTerms | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required: RequiredTerms | None = msgspec.field(default=None, name="requiredDuringSchedulingIgnoredDuringExecution")
     preferred: list[PreferredTermObject] | None = msgspec.field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )

@@ -1,0 +1,181 @@
+"""ACK's allocation annotations on pods: reading all three generations, writing the current one.
+
+A reading never fails: what cannot be read is a claim with a problem code. This module knows no node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gpupools.domain.asks import card_count
+from gpupools.domain.gpus import Ask
+from gpupools.domain.modes import GPU_CORE, GPU_MEM, TOPOLOGY_GPU
+
+ALLOCATION = "scheduler.framework.gpushare.allocation"
+ASSUME_TIME = "scheduler.framework.gpushare.assume-time"
+ASSIGNED = "scheduler.framework.gpushare.assigned"
+CORE_PERCENTAGE = "gpushare.alibabacloud.com/core-percentage"
+DEVICE_RESOURCE = "gpushare.alibabacloud.com/device-resource"
+V1_INDEX = "ALIYUN_COM_GPU_MEM_IDX"
+V1_UNITS = "ALIYUN_COM_GPU_MEM_POD"
+TOPOLOGY_ALLOCATION = "gputopology.alibabacloud.com/allocation"
+TOPOLOGY_GROUP = "topology.kubernetes.io/gpu-group"
+TOPOLOGY_VISIBLE = "topology.kubernetes.io/gpu-visible"
+
+UNREADABLE = "unreadable-allocation"
+
+_Shares = dict[str, dict[str, int]]
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a pod's annotations say that it holds.
+
+    ``memory_units`` and ``core_percent`` go from card index to amount, ``cards`` are whole cards, ``card_units``
+    is what each card of the node had when the pod was bound. ``problem`` is a code, empty when all could be read.
+    """
+
+    memory_units: dict[int, int] = {}
+    core_percent: dict[int, int] = {}
+    cards: tuple[int, ...] = ()
+    card_units: dict[int, int] = {}
+    problem: str = ""
+
+
+class _TopologyAllocation(msgspec.Struct, rename="camel"):
+    allocated: dict[str, list[str]] = msgspec.field(name="allocatedGPUs", default_factory=dict)
+
+
+_shares = msgspec.json.Decoder(_Shares, strict=False)
+_units = msgspec.json.Decoder(dict[str, int], strict=False)
+_topology = msgspec.json.Decoder(_TopologyAllocation, strict=False)
+
+
+def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
+    """Read what a pod holds: the current annotations first, then the old ones, as ACK's own readers do.
+
+    ``asked_units`` is the pod's limit of gpu-mem: the amount behind an old card index that stands alone.
+    """
+    problem = ""
+    memory = _share(annotations.get(ALLOCATION, ""))
+    if memory is None:
+        memory, problem = {}, UNREADABLE
+    if memory:
+        core = _share(annotations.get(CORE_PERCENTAGE, ""))
+        return Claim(
+            memory_units=memory,
+            core_percent=core or {},
+            card_units=_card_units(annotations.get(DEVICE_RESOURCE, "")),
+            problem=UNREADABLE if core is None else "",
+        )
+    old = _number(annotations.get(V1_INDEX, ""))
+    if old is not None:
+        units = _number(annotations.get(V1_UNITS, ""))
+        return Claim(memory_units={old: asked_units if units is None else units})
+    if annotations.get(V1_INDEX):
+        problem = UNREADABLE
+    if TOPOLOGY_ALLOCATION in annotations or TOPOLOGY_GROUP in annotations:
+        cards = _topology_cards(annotations)
+        return Claim(cards=cards or (), problem=problem if cards else UNREADABLE)
+    return Claim(problem=problem)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+
+
+def _share(text: str) -> dict[int, int] | None:
+    """Sum ``{container: {card: amount}}`` over containers; empty without the annotation, None when unreadable."""
+    if not text:
+        return {}
+    try:
+        read = _shares.decode(text)
+    except msgspec.DecodeError:
+        return None
+    total: dict[int, int] = {}
+    for cards in read.values():
+        for index, amount in cards.items():
+            card = _number(index)
+            if card is None or amount < 0:
+                return None
+            total[card] = total.get(card, 0) + amount
+    return total
+
+
+def _card_units(text: str) -> dict[int, int]:
+    try:
+        read = _units.decode(text) if text else {}
+    except msgspec.DecodeError:
+        return {}
+    return {card: units for index, units in read.items() if (card := _number(index)) is not None}
+
+
+def _topology_cards(annotations: Mapping[str, str]) -> tuple[int, ...] | None:
+    if text := annotations.get(TOPOLOGY_ALLOCATION, ""):
+        try:
+            read = _topology.decode(text)
+        except msgspec.DecodeError:
+            read = _TopologyAllocation()
+        if read.allocated:
+            return _indexes(index for cards in read.allocated.values() for index in cards)
+    text = annotations.get(TOPOLOGY_GROUP, "")
+    return _indexes(part.strip() for part in text.split(",")) if text else None
+
+
+def _indexes(texts: Iterable[str]) -> tuple[int, ...] | None:
+    numbers = [_number(text) for text in texts]
+    known = {number for number in numbers if number is not None}
+    return tuple(sorted(known)) if known and None not in numbers else None
+
+
+def share_annotations(
+    ask: Ask, cards: Sequence[int], *, card_units: Sequence[int], assumed_at_ns: int, assigned: bool = False
+) -> dict[str, str]:
+    """Return what ACK's scheduler writes on a pod that it gives shares of ``cards``.
+
+    ``card_units`` has the memory units of every card of the node, by index; ``assumed_at_ns`` counts from the
+    epoch. Each container's amount is divided evenly over the cards; containers without a share are left out.
+    """
+    annotations = {
+        ALLOCATION: _share_json(ask, cards, GPU_MEM),
+        ASSUME_TIME: str(assumed_at_ns),
+        ASSIGNED: "true" if assigned else "false",
+        DEVICE_RESOURCE: _json({str(index): units for index, units in enumerate(card_units)}),
+    }
+    if any(container.limits.get(GPU_CORE) for container in ask.containers):
+        annotations[CORE_PERCENTAGE] = _share_json(ask, cards, GPU_CORE)
+    return annotations
+
+
+def _share_json(ask: Ask, cards: Sequence[int], resource: str) -> str:
+    count = card_count(ask)
+    return _json(
+        {
+            str(index): {str(card): container.limits[resource] // count for card in cards}
+            for index, container in enumerate(ask.containers)
+            if container.limits.get(resource)
+        }
+    )
+
+
+def topology_annotations(
+    ask: Ask, cards: Sequence[int], *, assumed_at_ns: int, assigned: bool = False
+) -> dict[str, str]:
+    """Return what ACK's scheduler writes on a pod that gets whole ``cards``, handed to its containers in turn."""
+    allocated: dict[str, list[str]] = {}
+    rest = [str(card) for card in cards]
+    for index, container in enumerate(ask.containers):
+        if count := container.limits.get(TOPOLOGY_GPU, 0):
+            allocated[str(index)], rest = rest[:count], rest[count:]
+    # The order of keys is the one of ACK's own document.
+    document = (
+        f'{{"allocatedGPUs":{_json(allocated)},"visibleGPUs":{_json([str(card) for card in cards])},'
+        f'"assumeTime":{assumed_at_ns},"assigned":{"true" if assigned else "false"}}}'
+    )
+    return {TOPOLOGY_ALLOCATION: document}
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
