@@ -253,6 +253,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
     holdings: tuple[Holding, ...] = ()
     unplaced: tuple[Holding, ...] = ()
     warnings: tuple[Warning_, ...] = ()
+    strays: dict[int, int] = {}  # memory units by the index of a card that is not there
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -1,0 +1,371 @@
+"""The fold: pods onto the cards of their node, with what is releasing, pending and orphan kept apart.
+
+Sums never clamp, a card that is not there gets no entry, and no index is invented for exclusive cards.
+It knows no cluster and no history: the same nodes and pods always give the same values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from gpupools.domain.annotations import UNREADABLE, claims
+from gpupools.domain.asks import effective_requests, limit_of
+from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
+from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, TOPOLOGY_GPU, Mode
+
+UNIT_SIZES_MIB = (1024, 128, 1)  # ACK's unit of gpu-mem, its alternative, and the open-source plugin's MiB
+
+UNKNOWN_CARD = "unknown-card"
+FORMER_MODE = "former-mode"
+NO_CARDS = "no-cards"
+OVER_ALLOCATED = "over-allocated"
+UNIT_CHANGED = "unit-changed"
+LIMIT_DIFFERS = "limit-differs"
+
+
+def mode_of(node: GpuNode) -> Mode | None:
+    """Return the mode that a node is in: its label's, and without the label what its resources tell.
+
+    A node without the label that reports shared memory comes from the time before ACK's label, or its label
+    was taken off: only the old labels can tell which shared mode it is. None also for a node without GPUs.
+    """
+    if MODE_LABEL in node.labels or not node.is_gpu:
+        return node.declared if node.is_gpu else None
+    if node.memory_units:
+        if node.labels.get("cgpu") == "true":
+            return Mode.CGPU
+        return Mode.SHARE if node.labels.get("gpushare") == "true" else None
+    return Mode.TOPOLOGY if node.allocatable.get(TOPOLOGY_GPU) else Mode.EXCLUSIVE
+
+
+def unit_mib(node: GpuNode) -> int | None:
+    """Return the size of a memory unit: the card's label divided by its units, snapped to the sizes that exist.
+
+    A card's units are rounded down and its label leaves reserved memory out, so the quotient is never exact.
+    None when the label is missing, or the quotient is far from all sizes.
+    """
+    cards, card_mib = node.shared_cards, node.card_memory_mib
+    units = node.memory_units // cards if cards else 0
+    if not card_mib or not units:
+        return None
+    quotient = card_mib / units
+    nearest = min(UNIT_SIZES_MIB, key=lambda size: abs(math.log(quotient / size)))
+    return nearest if nearest / 2 < quotient < nearest * 2 else None
+
+
+class _Card:
+    """One card while pods are being added to it."""
+
+    __slots__ = ("cards", "core", "holdings", "memory", "releasing")
+
+    def __init__(self) -> None:
+        self.memory = self.releasing = self.core = self.cards = 0
+        self.holdings: list[Holding] = []
+
+    def add(self, holding: Holding) -> None:
+        self.memory += holding.memory_units
+        self.releasing += holding.memory_units if holding.releasing else 0
+        self.core += holding.core_percent
+        self.cards += holding.cards
+        self.holdings.append(holding)
+
+
+class _Fold:
+    """One node while pods are being added to it."""
+
+    def __init__(self, node: GpuNode) -> None:
+        self.node = node
+        self.shared = node.memory_units > 0
+        self.topology = not self.shared and node.allocatable.get(TOPOLOGY_GPU, 0) > 0
+        if self.shared:
+            self.count = node.shared_cards
+        elif self.topology:
+            # Cards that the plugin calls unhealthy leave allocatable but keep their index.
+            self.count = max(node.allocatable[TOPOLOGY_GPU], node.capacity.get(TOPOLOGY_GPU, 0))
+        else:
+            self.count = 0
+        self.cards = [_Card() for _ in range(self.count)]
+        self.card_units = node.memory_units // self.count if self.shared and self.count else 0
+        self.card_core = node.core_percent // self.count if self.shared and self.count else 0
+        self.holdings: list[Holding] = []
+        self.unplaced: list[Holding] = []
+        self.strays: dict[int, int] = {}
+        self.warnings: list[Warning_] = []
+        self.pending = self.orphan = self.former = 0
+        # Sums of everything that the present mode accounts for.
+        self.memory_used = self.core_used = self.cards_used = self.releasing_memory = self.releasing_cards = 0
+
+    def add(self, pod: Pod) -> None:
+        """Add a pod that is bound to this node and not finished."""
+        if units := limit_of(pod.ask, GPU_MEM):
+            self._add_share(pod, units)
+        requests = effective_requests(pod.ask)
+        if count := requests.get(TOPOLOGY_GPU, 0):
+            self._add_topology(pod, count)
+        if count := requests.get(EXCLUSIVE_GPU, 0):
+            in_mode = not self.shared and not self.topology and self.node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
+            self._keep(_holding(pod, cards=count), former=not in_mode, placed=in_mode)
+            if not in_mode:
+                self._warn_former(pod, f"{count} whole {_plural(count, 'card')}")
+
+    def _add_share(self, pod: Pod, units: int) -> None:
+        claim = claims(pod.annotations, asked_units=units)
+        if claim.problem:
+            self._warn(UNREADABLE, f"{_name(pod)} has an allocation that cannot be read.", pod)
+        claimed = sum(claim.memory_units.values()) if claim.memory_units else units
+        core = sum(claim.core_percent.values()) or limit_of(pod.ask, GPU_CORE)
+        if not self.shared:
+            self._keep(_holding(pod, memory=claimed, core=core), former=True)
+            cards = ", ".join(f"GPU{index}" for index in sorted(claim.memory_units)) or "an unknown card"
+            self._warn_former(pod, f"{claimed} memory {_plural(claimed, 'unit')} on {cards}")
+            self.orphan += claimed
+            return
+        if not claim.memory_units:
+            self._keep(_holding(pod, memory=units, core=core), placed=False)
+            self.pending += units
+            return
+        if claimed != units:
+            self._warn(
+                LIMIT_DIFFERS,
+                f"{_name(pod)} asks for {units} memory {_plural(units, 'unit')}, but its allocation says {claimed}.",
+                pod,
+            )
+        self._place_share(pod, claim.memory_units, claim.core_percent)
+        if any(was != self.card_units for index, was in claim.card_units.items() if index in claim.memory_units):
+            was = next(was for was in claim.card_units.values() if was != self.card_units)
+            self._warn(
+                UNIT_CHANGED,
+                f"{_name(pod)} was bound when a card had {was} memory units; it has {self.card_units} now.",
+                pod,
+            )
+
+    def _place_share(self, pod: Pod, memory: Mapping[int, int], core: Mapping[int, int]) -> None:
+        stray_units = stray_core = 0
+        for index in sorted(memory.keys() | core.keys()):
+            units, percent = memory.get(index, 0), core.get(index, 0)
+            if index < self.count:
+                self.cards[index].add(_holding(pod, memory=units, core=percent))
+            else:
+                self.strays[index] = self.strays.get(index, 0) + units
+                stray_units += units
+                stray_core += percent
+        self._keep(_holding(pod, memory=sum(memory.values()), core=sum(core.values())))
+        if strays := [index for index in sorted(memory) if index >= self.count]:
+            self.unplaced.append(_holding(pod, memory=stray_units, core=stray_core))
+            self.orphan += stray_units
+            self._warn_strays(pod, strays)
+
+    def _add_topology(self, pod: Pod, count: int) -> None:
+        if not self.topology:
+            self._keep(_holding(pod, cards=count), former=True)
+            self._warn_former(pod, f"{count} whole {_plural(count, 'card')}")
+            return
+        claim = claims(pod.annotations)
+        if claim.problem:
+            self._warn(UNREADABLE, f"{_name(pod)} has an allocation that cannot be read.", pod)
+        placed = [index for index in claim.cards if index < self.count]
+        for index in placed:
+            self.cards[index].add(_holding(pod, cards=1))
+        self._keep(_holding(pod, cards=max(count, len(claim.cards))))
+        if missing := max(count, len(claim.cards)) - len(placed):
+            self.unplaced.append(_holding(pod, cards=missing))
+        if strays := [index for index in claim.cards if index >= self.count]:
+            self._warn_strays(pod, strays)
+
+    def _keep(self, holding: Holding, *, former: bool = False, placed: bool = True) -> None:
+        """List a pod's holding, and count it unless it belongs to a mode that the node left."""
+        self.holdings.append(holding)
+        if former or not placed:
+            self.unplaced.append(holding)
+        if former:
+            return
+        self.memory_used += holding.memory_units
+        self.core_used += holding.core_percent
+        self.cards_used += holding.cards
+        if holding.releasing:
+            self.releasing_memory += holding.memory_units
+            self.releasing_cards += holding.cards
+
+    def _warn(self, code: str, message: str, *pods: Pod) -> None:
+        self.warnings.append(Warning_(code, message, tuple(_name(pod) for pod in pods)))
+
+    def _warn_former(self, pod: Pod, what: str) -> None:
+        self._warn(FORMER_MODE, f"{_name(pod)} holds {what}, allocated under a former mode of the node.", pod)
+
+    def _warn_strays(self, pod: Pod, strays: list[int]) -> None:
+        named = ", ".join(f"GPU{index}" for index in strays)
+        has = f"{self.count} {_plural(self.count, 'card')}"
+        self._warn(UNKNOWN_CARD, f"{_name(pod)} is allocated on {named}, but the node has {has}.", pod)
+
+    def close(self) -> NodeAllocation:
+        """Return the finished fold."""
+        node = self.node
+        if self.shared and not self.count:
+            self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but no cards.")
+        gpus = tuple(self._gpu(index, card) for index, card in enumerate(self.cards))
+        if self.shared:
+            cards, cards_used = self.count, sum(1 for card in self.cards if card.holdings)
+            cards_releasing = sum(
+                1 for card in self.cards if card.holdings and all(holding.releasing for holding in card.holdings)
+            )
+        else:
+            cards, cards_used, cards_releasing = node.whole_cards, self.cards_used, self.releasing_cards
+            if cards_used > cards:
+                self._warn(OVER_ALLOCATED, f"{cards_used} cards are held, but the node has {cards}.")
+        return NodeAllocation(
+            node=node.name,
+            uid=node.uid,
+            mode=mode_of(node),
+            policy=node.policy,
+            gpus=gpus,
+            cards=cards,
+            cards_used=cards_used,
+            cards_releasing=cards_releasing,
+            memory_units=node.memory_units,
+            memory_units_used=self.memory_used,
+            memory_units_releasing=self.releasing_memory,
+            memory_units_pending=self.pending,
+            memory_units_orphan=self.orphan,
+            core_percent=node.core_percent,
+            core_percent_used=self.core_used,
+            unit_mib=unit_mib(node),
+            holdings=tuple(self.holdings),
+            unplaced=tuple(self.unplaced),
+            warnings=tuple(self.warnings),
+            strays=self.strays,
+        )
+
+    def _gpu(self, index: int, card: _Card) -> Gpu:
+        over = [
+            f"{card.memory} of {self.card_units} memory units" if card.memory > self.card_units else "",
+            f"{card.core}% of {self.card_core}% compute" if self.card_core and card.core > self.card_core else "",
+            f"{card.cards} whole-card pods" if card.cards > 1 else "",
+        ]
+        if said := " and ".join(part for part in over if part):
+            self.warnings.append(
+                Warning_(
+                    OVER_ALLOCATED, f"GPU{index} is over-allocated: {said}.", tuple(_who(h) for h in card.holdings)
+                )
+            )
+        return Gpu(
+            index=index,
+            memory_units=self.card_units,
+            core_percent=self.card_core,
+            memory_units_used=card.memory,
+            memory_units_releasing=card.releasing,
+            core_percent_used=card.core,
+            cards_used=card.cards,
+            healthy=index not in self.node.unhealthy,
+            holdings=tuple(card.holdings),
+        )
+
+
+def _holding(pod: Pod, *, memory: int = 0, core: int = 0, cards: int = 0) -> Holding:
+    return Holding(
+        pod.uid,
+        pod.namespace,
+        pod.name,
+        memory,
+        core,
+        cards,
+        pod.terminating,
+        pod.owner_kind,
+        pod.owner_name,
+        pod.created_at,
+    )
+
+
+def _name(pod: Pod) -> str:
+    return f"{pod.namespace}/{pod.name}"
+
+
+def _who(holding: Holding) -> str:
+    return f"{holding.namespace}/{holding.pod}"
+
+
+def _plural(count: int, noun: str) -> str:
+    return noun if count == 1 else f"{noun}s"
+
+
+def holders(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    """Group the pods that hold something by the name of their node: bound, and in no terminal phase."""
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node and not pod.finished:
+            by_node.setdefault(pod.node, []).append(pod)
+    return by_node
+
+
+def fold_holders(node: GpuNode, pods: Iterable[Pod]) -> NodeAllocation:
+    """Fold pods that ``holders`` found for this node; their order does not matter."""
+    fold = _Fold(node)
+    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
+        fold.add(pod)
+    return fold.close()
+
+
+def fold(node: GpuNode, pods: Iterable[Pod]) -> NodeAllocation:
+    """Fold the pods of a node onto its cards; pods of other nodes and finished pods are passed over.
+
+    On a shared node ``memory_units_used`` is the sum of all cards plus pending plus orphan: what the node's
+    total is short of. What was allocated under a former mode stands in ``unplaced`` and, for memory, in
+    ``memory_units_orphan``, and counts in no total. ``holdings`` has one entry per pod, ``unplaced`` the
+    parts of them that sit on no known card. ``cards_used`` of a shared node counts the cards with a holder.
+    """
+    return fold_holders(node, holders(pod for pod in pods if pod.node == node.name).get(node.name, ()))
+
+
+def fold_all(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> dict[str, NodeAllocation]:
+    """Fold a cluster. Only GPU nodes have an entry."""
+    by_node = holders(pods)
+    return {node.name: fold_holders(node, by_node.get(node.name, ())) for node in nodes if node.is_gpu}
+
+
+class ModeTotals(msgspec.Struct, frozen=True):
+    """Sums over nodes: of one mode, or of all when ``mode`` is None in ``Totals.all``."""
+
+    mode: Mode | None = None
+    nodes: int = 0
+    cards: int = 0
+    cards_used: int = 0
+    cards_releasing: int = 0
+    memory_units: int = 0
+    memory_units_used: int = 0
+    memory_units_releasing: int = 0
+    memory_units_pending: int = 0
+    memory_units_orphan: int = 0
+    core_percent: int = 0
+    core_percent_used: int = 0
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Sums per mode, in the order of ``Mode`` with the unknown mode last, and over everything."""
+
+    modes: tuple[ModeTotals, ...]
+    all: ModeTotals
+
+
+_SUMMED = tuple(name for name in ModeTotals.__struct_fields__ if name not in {"mode", "nodes"})
+
+
+def totals(allocations: Iterable[NodeAllocation]) -> Totals:
+    """Sum allocations per mode; modes without a node are left out."""
+    groups: dict[Mode | None, list[NodeAllocation]] = {mode: [] for mode in (*Mode, None)}
+    for allocation in allocations:
+        groups[allocation.mode].append(allocation)
+    everything = [allocation for group in groups.values() for allocation in group]
+    modes = tuple(_sum(mode, group) for mode, group in groups.items() if group)
+    return Totals(modes=modes, all=_sum(None, everything))
+
+
+def _sum(mode: Mode | None, group: list[NodeAllocation]) -> ModeTotals:
+    sums = {name: sum(getattr(allocation, name) for allocation in group) for name in _SUMMED}
+    return ModeTotals(mode=mode, nodes=len(group), **sums)
+
+
+def difference(old: Mapping[str, NodeAllocation], new: Mapping[str, NodeAllocation]) -> frozenset[str]:
+    """Return the names of nodes whose allocation changed, came or went."""
+    return frozenset(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
