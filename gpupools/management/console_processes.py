@@ -56,6 +56,7 @@ def broker(ground: Ground, *, port: int) -> Child:
         log=ground.log("broker"),
         ready=lambda child: probes.broker_answers(ground.redis_url),
         note=f"{Path(program).name} on {LOOPBACK}:{port}",
+        is_server=True,
     )
 
 
@@ -73,6 +74,7 @@ def cluster(ground: Ground) -> Child:
         ready=lambda child: child.pid is not None and probes.read_json(ready_file).get("pid") == child.pid,
         before=lambda: ready_file.unlink(missing_ok=True),
         note=f"embedded; kubectl --kubeconfig {folder / 'kubeconfig'} get nodes",
+        is_server=True,
     )
 
 

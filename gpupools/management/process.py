@@ -29,6 +29,7 @@ class Child:
     """A command that must keep running while the console does.
 
     `ready` asks the running process, not the clock. `before` puts the ground in order for each start.
+    `is_server` marks what the other children use: it is stopped after them.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Child:
     start_seconds: float = 60
     stop_seconds: float = 10
     note: str = ""
+    is_server: bool = False
     before: Callable[[], None] = lambda: None
     started_at: float = 0.0
     is_ready: bool = False

@@ -18,23 +18,10 @@ from gpupools.management import console_processes as parts
 from gpupools.management import probes
 from gpupools.management.broker import NoBroker
 from gpupools.management.datadir import DataLock, keep_secrets, prepare
-from gpupools.management.process import Child, guarded, tail
+from gpupools.management.keeper import LOOK_SECONDS, Keeper, StartFailed, Stopped
+from gpupools.management.process import guarded, tail
 
-LOOK_SECONDS = 0.2
-MAX_FAILED_STARTS = 3
-BACK_OFF_SECONDS = (0.5, 1, 2, 4, 8, 15)
-SETTLED_SECONDS = 30
 ONCE_SECONDS = 120
-
-
-class StartFailed(ConsoleError):
-    """The console could not be started or kept running; the sentence says which part and why."""
-
-    default_code = "start-failed"
-
-
-class Stopped(Exception):
-    """Somebody asked to stop while the console was starting."""
 
 
 class Supervisor:
@@ -59,22 +46,22 @@ class Supervisor:
         self._simulator = simulator
         self._fleet = fleet
         self._environment = {**os.environ, **(env or {})}
-        self._say = say
-        self._children: list[Child] = []
+        self._broker_port = 0
         self._lock = DataLock(self.data_dir)
         self._stop = threading.Event()
         self._settled = threading.Event()
+        self._keeper = Keeper(stop=self._stop, say=say)
         # Not a daemon: the kernel ends children with the thread that started them, so it must end last.
-        self._keeper = threading.Thread(target=self._keep, name="supervisor")
+        self._thread = threading.Thread(target=self._run, name="supervisor")
 
     @property
     def url(self) -> str:
-        """The console's address, without a closing slash."""
+        """The console's address, without a closing slash; known once it has been started."""
         return self._ground.web_url.rstrip("/")
 
     @property
     def redis_url(self) -> str:
-        """The broker's address."""
+        """The broker's address; known once the console has been started."""
         return self._environment["REDIS_URL"]
 
     @property
@@ -95,15 +82,15 @@ class Supervisor:
         except ConsoleError:
             self._lock.release()
             raise
-        self._keeper.start()
+        self._thread.start()
         self._settled.wait()
         if self.failure is not None:
-            self._keeper.join()
+            self._thread.join()
             raise self.failure
 
     def wait(self) -> int:
         """Wait until the console ends; return 0 after a wished stop, 1 when it could not be kept running."""
-        self._keeper.join()
+        self._thread.join()
         return 1 if self.failure is not None else 0
 
     def ask_to_stop(self) -> None:
@@ -113,12 +100,12 @@ class Supervisor:
     def stop(self) -> None:
         """Stop every process, in reverse order, and wait for it. Harmless when nothing runs."""
         self._stop.set()
-        if self._keeper.is_alive():
-            self._keeper.join()
+        if self._thread.is_alive():
+            self._thread.join()
 
     def pid_of(self, name: str) -> int | None:
         """Return the process id of broker, cluster, worker, beat, watcher or web; None when it is not up."""
-        return next((child.pid for child in self._children if child.name == name), None)
+        return next((child.pid for child in self._keeper.children if child.name == name), None)
 
     def _lay_ground(self) -> None:
         if self.port == 0:
@@ -151,22 +138,23 @@ class Supervisor:
             environment=self._environment,
         )
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         """Body of the one thread: start, watch until asked to stop, stop."""
+        # Stands unless the thread ends in one of the foreseen ways.
+        failure: StartFailed | None = StartFailed("The supervisor itself failed; the traceback above says where.")
         try:
             self._start_all()
             self._settled.set()
-            while not self._stop.wait(LOOK_SECONDS):
-                for child in self._children:
-                    child.keep_log_small()
-                    self._advance(child)
+            self._keeper.keep()
+            failure = None
         except Stopped:
-            pass
-        except StartFailed as failure:
-            self.failure = failure
+            failure = None
+        except StartFailed as known:
+            failure = known
         finally:
-            self._stop_all()
+            self._keeper.stop_all()
             self._lock.release()
+            self.failure = failure
             self._settled.set()
 
     def _start_all(self) -> None:
@@ -175,23 +163,23 @@ class Supervisor:
                 broker = parts.broker(self._ground, port=self._broker_port)
             except NoBroker as error:
                 raise StartFailed(str(error), code="no-broker") from error
-            self._spawn(broker)
-            self._wait_ready(broker)
+            self._keeper.spawn(broker)
+            self._keeper.wait_ready(broker)
         elif not probes.broker_answers(self.redis_url):
             raise StartFailed("The broker that REDIS_URL names does not answer.", code="no-broker")
         if self._simulator:
             # It starts while the database is made ready.
             cluster = parts.cluster(self._ground)
-            self._spawn(cluster)
+            self._keeper.spawn(cluster)
         self._run_once("migrate", "migrate", "--no-input", "--verbosity", "0")
-        self._tell(
+        self._keeper.tell(
             "database",
             "ready",
             None,
             "of DATABASE_URL" if self._environment.get("DATABASE_URL") else "SQLite",
         )
         if self._simulator:
-            self._wait_ready(cluster)
+            self._keeper.wait_ready(cluster)
         clusters = self._first_run()
         together = [
             parts.worker(self._ground),
@@ -200,9 +188,9 @@ class Supervisor:
             parts.web(self._ground),
         ]
         for child in together:
-            self._spawn(child)
+            self._keeper.spawn(child)
         for child in together:
-            self._wait_ready(child)
+            self._keeper.wait_ready(child)
 
     def _first_run(self) -> int:
         """Make the first accounts, connect the embedded cluster; return how many clusters are connected."""
@@ -241,68 +229,3 @@ class Supervisor:
         if process.returncode != 0:
             raise StartFailed(f"`manage.py {name}` failed. The end of {log}:\n{tail(log)}")
         return printed
-
-    def _spawn(self, child: Child) -> None:
-        if child not in self._children:
-            self._children.append(child)
-        child.start()
-
-    def _wait_ready(self, child: Child) -> None:
-        while not child.is_ready:
-            self._advance(child)
-            if self._stop.wait(LOOK_SECONDS):
-                raise Stopped
-
-    def _advance(self, child: Child) -> None:
-        """Take one look at a child and do the next thing: ask whether it is ready, or start it again."""
-        now = time.monotonic()
-        if child.exit_code is not None:
-            if child.again_at is None:
-                self._plan_restart(child, now)
-            elif now >= child.again_at:
-                self._spawn(child)
-        elif not child.is_ready:
-            if child.ready(child):
-                child.is_ready = child.was_ready = True
-                child.failed_starts = 0
-                self._tell(child.name, "ready", child.pid, child.note)
-            elif now - child.started_at > child.start_seconds:
-                raise StartFailed(
-                    f"The {child.name} is not ready after {child.start_seconds:.0f} s. "
-                    f"The end of {child.log}:\n{child.tail()}"
-                )
-
-    def _plan_restart(self, child: Child, now: float) -> None:
-        """Set when a dead child starts again, later each time it dies young. Gives up in the end."""
-        code = child.exit_code
-        if not child.is_ready:
-            child.failed_starts += 1
-        if child.failed_starts >= MAX_FAILED_STARTS:
-            raise StartFailed(
-                f"The {child.name} ended {MAX_FAILED_STARTS} times before it was ready, "
-                f"last with exit code {code}. The end of {child.log}:\n{child.tail()}"
-            )
-        if now - child.started_at > SETTLED_SECONDS:
-            child.quick_deaths = 0
-        pause_seconds = BACK_OFF_SECONDS[min(child.quick_deaths, len(BACK_OFF_SECONDS) - 1)]
-        child.quick_deaths += 1
-        child.again_at = now + pause_seconds
-        self._tell(child.name, "ended", None, f"exit code {code}; starts again in {pause_seconds} s")
-
-    def _stop_all(self) -> None:
-        """Stop in reverse order; the four that only use the others go together."""
-        servers = {"broker", "cluster"}
-        clients = [child for child in reversed(self._children) if child.name not in servers]
-        for child in clients:
-            child.ask_to_stop()
-        for child in clients:
-            child.wait_stopped()
-        for child in reversed(self._children):
-            if child.name in servers:
-                child.ask_to_stop()
-                child.wait_stopped()
-        if self._children:
-            self._say("Stopped.")
-
-    def _tell(self, name: str, state: str, pid: int | None, note: str) -> None:
-        self._say(f"  {name:<9} {state:<6} {f'pid {pid}' if pid else '':<12} {note}".rstrip())

@@ -4,35 +4,18 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gpupools.management.launch import accompany
 from gpupools.management.process import MAX_LOG_BYTES, Child, guarded, tail
+from tests.infra.waiting import runs, until
 
 SLEEPER = "import time; print('up', flush=True); time.sleep(600)"
 STUBBORN = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
 )
-
-
-def until(condition, seconds: float = 15) -> bool:
-    """Wait for a condition; the clock only bounds the failure."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def runs(pid: int) -> bool:
-    try:
-        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def child(tmp_path: Path, code: str, **more: object) -> Child:
