@@ -1,1 +1,1 @@
-"""The REST door: parse, call a service, show."""
+"""The REST door: parse, call a service, show. It writes no rows and talks to no cluster."""

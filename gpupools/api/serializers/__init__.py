@@ -1,0 +1,1 @@
+"""What the REST API reads and shows. Shapes only; every rule is in services and domain."""

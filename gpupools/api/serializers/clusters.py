@@ -1,0 +1,152 @@
+"""Clusters, components and node pools on the wire. Credentials go in and never come out."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from gpupools.models import Cluster, NodePool
+
+
+class ClusterOut(serializers.ModelSerializer[Cluster]):
+    """A connected cluster."""
+
+    class Meta:
+        model = Cluster
+        fields = [
+            "name", "provider", "is_embedded", "server", "context", "ack_cluster_id", "region", "spec", "version",
+            "state", "last_error", "last_seen_at", "unreachable_since", "created_at",
+        ]  # fmt: skip
+
+
+class AckAccessIn(serializers.Serializer[None]):
+    """How to reach the ACK OpenAPI."""
+
+    cluster_id = serializers.CharField(max_length=64)
+    region = serializers.CharField(max_length=64)
+    access_key_id = serializers.CharField(max_length=128, write_only=True)
+    access_key_secret = serializers.CharField(max_length=256, write_only=True)
+    endpoint = serializers.CharField(max_length=255, required=False, allow_blank=True, default="")
+    protocol = serializers.ChoiceField(choices=["https", "http"], default="https")
+
+
+class ClusterIn(serializers.Serializer[None]):
+    """What connects a cluster. On ``ack`` the kubeconfig may be left out: ACK gives one."""
+
+    name = serializers.CharField(max_length=63)
+    provider = serializers.CharField(max_length=16)
+    kubeconfig = serializers.CharField(
+        max_length=256 * 1024, write_only=True, required=False, allow_blank=True, default="", trim_whitespace=False
+    )
+    context = serializers.CharField(max_length=253, required=False, allow_blank=True, default="")
+    ack = AckAccessIn(required=False, allow_null=True, default=None)
+
+
+class ReasonIn(serializers.Serializer[None]):
+    """Why something is done."""
+
+    reason = serializers.CharField(max_length=2000)
+
+
+class ComponentOut(serializers.Serializer[None]):
+    """A component of the AI suite in one cluster."""
+
+    name = serializers.CharField()
+    title = serializers.CharField()
+    purpose = serializers.CharField()
+    without_it = serializers.CharField()
+    state = serializers.CharField(help_text="absent, installing, installed, degraded, removing, failed or unknown")
+    version = serializers.CharField()
+    desired = serializers.IntegerField(allow_null=True)
+    ready = serializers.IntegerField(allow_null=True)
+    found_by = serializers.CharField()
+    detail = serializers.CharField()
+    checked_at = serializers.DateTimeField(allow_null=True)
+    modes = serializers.ListField(child=serializers.CharField())
+    pools = serializers.ListField(child=serializers.CharField())
+
+
+class InstallIn(serializers.Serializer[None]):
+    """How to install a component; the image prefix is needed where the add-on API does not know it."""
+
+    image_prefix = serializers.CharField(max_length=255, required=False, allow_blank=True, default="")
+
+
+class TaintField(serializers.Serializer[None]):
+    """A taint of a node pool."""
+
+    key = serializers.CharField(max_length=317)
+    value = serializers.CharField(max_length=63, required=False, allow_blank=True, default="")
+    effect = serializers.CharField(max_length=32, default="NoSchedule")
+
+
+class SeenOut(serializers.Serializer[None]):
+    """What the provider reported last; empty before the first look."""
+
+    state = serializers.CharField(required=False)
+    labels = serializers.DictField(child=serializers.CharField(), required=False)
+    taints = TaintField(many=True, required=False)
+    total_nodes = serializers.IntegerField(required=False)
+    healthy_nodes = serializers.IntegerField(required=False)
+    failed_nodes = serializers.IntegerField(required=False)
+
+
+class NodePoolOut(serializers.ModelSerializer[NodePool]):
+    """A node pool: wanted state beside what was seen last."""
+
+    cluster = serializers.SlugRelatedField(slug_field="name", read_only=True)
+    labels = serializers.DictField(child=serializers.CharField(), read_only=True)
+    taints = TaintField(many=True, read_only=True)
+    instance_types = serializers.ListField(child=serializers.CharField(), read_only=True)
+    node_names = serializers.ListField(child=serializers.CharField(), read_only=True)
+    seen = SeenOut(read_only=True)
+    open_change = serializers.SerializerMethodField(help_text="The mode change that holds this pool, if any.")
+
+    class Meta:
+        model = NodePool
+        fields = [
+            "id", "cluster", "name", "pool_id", "mode", "policy", "instance_types", "desired_size", "labels", "taints",
+            "node_names", "state", "seen", "error", "synced_at", "created_at", "version", "open_change",
+        ]  # fmt: skip
+
+    def get_open_change(self, pool: NodePool) -> int | None:
+        """Return the id of the change that holds the pool; the view prefetches it as ``open_changes``."""
+        return next((change.pk for change in pool.open_changes), None)  # type: ignore[attr-defined]
+
+
+class NodePoolIn(serializers.Serializer[None]):
+    """What a new node pool shall be. ``node_names``: on plain Kubernetes, the existing nodes that make the pool."""
+
+    cluster = serializers.CharField(max_length=63)
+    name = serializers.CharField(max_length=63)
+    mode = serializers.CharField(max_length=16)
+    policy = serializers.CharField(max_length=16, required=False, allow_blank=True, allow_null=True, default=None)
+    instance_types = serializers.ListField(child=serializers.CharField(max_length=64), required=False, default=list)
+    desired_size = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
+    labels = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False, default=dict)
+    taints = TaintField(many=True, required=False, default=list)
+    node_names = serializers.ListField(child=serializers.CharField(max_length=253), required=False, default=list)
+    vswitch_ids = serializers.ListField(child=serializers.CharField(max_length=64), required=False, default=list)
+    reason = serializers.CharField(max_length=2000, required=False, allow_blank=True, default="")
+
+
+class NodePoolEdit(serializers.Serializer[None]):
+    """What an edit may change; mode and policy go through a mode change."""
+
+    labels = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False)
+    taints = TaintField(many=True, required=False)
+    update_nodes = serializers.BooleanField(
+        default=False, help_text="Update Labels and Taints of Existing Nodes; else only nodes added later get them."
+    )
+
+
+class ScaleIn(serializers.Serializer[None]):
+    """The size that a pool shall have: absolute, never added."""
+
+    desired_size = serializers.IntegerField(min_value=0, max_value=1000)
+
+
+class DeleteIn(serializers.Serializer[None]):
+    """Deleting a pool that still has nodes takes ``force`` and a reason."""
+
+    force = serializers.BooleanField(default=False)
+    reason = serializers.CharField(max_length=2000, required=False, allow_blank=True, default="")

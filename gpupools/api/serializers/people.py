@@ -1,0 +1,162 @@
+"""Mode changes, audit, pushes, tokens, users and grants on the wire."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from gpupools.models import ApiToken, AuditEntry, ChangeStep, Grant, ModeChange, Push, User
+
+
+class StepOut(serializers.ModelSerializer[ChangeStep]):
+    """One step of a mode change."""
+
+    class Meta:
+        model = ChangeStep
+        fields = ["position", "kind", "title", "state", "detail", "started_at", "finished_at"]
+
+
+class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
+    """A request to change a pool's mode or policy, its decision, and how far it is."""
+
+    cluster = serializers.CharField(source="pool.cluster.name", read_only=True)
+    pool = serializers.IntegerField(source="pool_id", read_only=True)
+    pool_name = serializers.CharField(source="pool.name", read_only=True)
+    requested_by = serializers.CharField(source="requested_by.username", read_only=True)
+    decided_by = serializers.CharField(source="decided_by.username", default=None, read_only=True, allow_null=True)
+    diff = serializers.DictField(read_only=True)
+    blast_radius = serializers.ListField(child=serializers.DictField(), read_only=True)
+    warnings = serializers.ListField(read_only=True)
+    steps = StepOut(many=True, read_only=True)
+
+    class Meta:
+        model = ModeChange
+        fields = [
+            "id", "cluster", "pool", "pool_name", "from_mode", "from_policy", "target_mode", "target_policy", "holders",
+            "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
+            "decision_reason", "started_at", "finished_at", "note", "diff", "blast_radius", "warnings", "fingerprint",
+            "steps",
+        ]  # fmt: skip
+
+
+class ModeChangeIn(serializers.Serializer[None]):
+    """A request for a pool's mode or policy; ``holders``: wait for pods that hold cards, or evict them."""
+
+    pool = serializers.IntegerField()
+    target_mode = serializers.CharField(max_length=16)
+    target_policy = serializers.CharField(
+        max_length=16, required=False, allow_blank=True, allow_null=True, default=None
+    )
+    holders = serializers.CharField(max_length=8, default="wait")
+    reason = serializers.CharField(max_length=2000)
+
+
+class AuditEntryOut(serializers.ModelSerializer[AuditEntry]):
+    """Who did what to which object."""
+
+    data = serializers.DictField(read_only=True)
+
+    class Meta:
+        model = AuditEntry
+        fields = [
+            "id", "at", "actor_name", "via", "action", "cluster_name", "object_type", "object_id", "object_label", "data",
+        ]  # fmt: skip
+
+
+class PushOut(serializers.ModelSerializer[Push]):
+    """One operation on a cluster."""
+
+    cluster = serializers.CharField(source="cluster.name", read_only=True)
+    requested_by = serializers.CharField(source="requested_by.username", default=None, read_only=True, allow_null=True)
+
+    class Meta:
+        model = Push
+        fields = [
+            "op_id", "cluster", "kind", "target", "state", "attempts", "due_at", "error", "requested_by", "created_at",
+            "finished_at",
+        ]  # fmt: skip
+
+
+class TokenOut(serializers.ModelSerializer[ApiToken]):
+    """An API token, without its text."""
+
+    user = serializers.CharField(source="user.username", read_only=True)
+
+    class Meta:
+        model = ApiToken
+        fields = ["id", "user", "name", "role", "created_at", "expires_at", "last_used_at", "revoked_at"]
+
+
+class TokenIn(serializers.Serializer[None]):
+    """A token to issue to oneself."""
+
+    name = serializers.CharField(max_length=100)
+    role = serializers.CharField(max_length=16)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+
+
+class IssuedOut(TokenOut):
+    """A token with its text, which is shown this once."""
+
+    token = serializers.CharField(read_only=True)
+
+    class Meta(TokenOut.Meta):
+        fields = [*TokenOut.Meta.fields, "token"]
+
+
+class GrantOut(serializers.ModelSerializer[Grant]):
+    """A role on one cluster or all, in one namespace or all."""
+
+    user = serializers.CharField(source="user.username", read_only=True)
+    cluster = serializers.CharField(source="cluster.name", default=None, read_only=True, allow_null=True)
+
+    class Meta:
+        model = Grant
+        fields = ["id", "user", "role", "cluster", "namespace"]
+
+
+class GrantIn(serializers.Serializer[None]):
+    """A role to give."""
+
+    user = serializers.CharField(max_length=150)
+    role = serializers.CharField(max_length=16)
+    cluster = serializers.CharField(max_length=63, required=False, allow_null=True, default=None)
+    namespace = serializers.CharField(max_length=63, required=False, allow_blank=True, default="")
+
+
+class UserOut(serializers.ModelSerializer[User]):
+    """An account."""
+
+    class Meta:
+        model = User
+        fields = ["id", "username", "email", "is_active", "last_login", "date_joined"]
+
+
+class UserIn(serializers.Serializer[None]):
+    """An account to make; without a password a random one is made and shown once."""
+
+    username = serializers.CharField(max_length=150)
+    email = serializers.EmailField(required=False, allow_blank=True, default="")
+    password = serializers.CharField(max_length=128, required=False, allow_blank=True, default="", write_only=True)
+
+
+class MadeUserOut(UserOut):
+    """A new account with its password, which is shown this once."""
+
+    password = serializers.CharField(read_only=True)
+
+    class Meta(UserOut.Meta):
+        fields = [*UserOut.Meta.fields, "password"]
+
+
+class ActiveIn(serializers.Serializer[None]):
+    """Whether an account may sign in."""
+
+    active = serializers.BooleanField()
+
+
+class MeOut(serializers.Serializer[None]):
+    """Who calls, and what they may do."""
+
+    username = serializers.CharField()
+    token = serializers.CharField(allow_blank=True)
+    grants = GrantOut(many=True)

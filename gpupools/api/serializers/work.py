@@ -1,0 +1,197 @@
+"""Templates, submissions, pods and nodes on the wire."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from gpupools.models import JobTemplate, Submission
+
+
+class FindingOut(serializers.Serializer[None]):
+    """One thing that the linter says about a manifest."""
+
+    code = serializers.CharField()
+    severity = serializers.ChoiceField(choices=["error", "warning"])
+    path = serializers.CharField()
+    message = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class JobTemplateOut(serializers.ModelSerializer[JobTemplate]):
+    """A versioned manifest with typed parameters."""
+
+    parameters = serializers.ListField(child=serializers.DictField(), read_only=True)
+
+    class Meta:
+        model = JobTemplate
+        fields = ["slug", "version", "title", "description", "yaml", "parameters", "is_builtin", "created_at"]
+
+
+class RenderIn(serializers.Serializer[None]):
+    """Values for a template's parameters."""
+
+    parameters = serializers.DictField(required=False, default=dict)
+
+
+class RenderOut(serializers.Serializer[None]):
+    """A template with its values put in."""
+
+    yaml = serializers.CharField()
+
+
+class ManifestIn(serializers.Serializer[None]):
+    """A manifest as YAML text, for one cluster."""
+
+    cluster = serializers.CharField(max_length=63)
+    yaml = serializers.CharField(trim_whitespace=False, max_length=4 * 1024 * 1024)
+
+
+class SubmissionIn(ManifestIn):
+    """A manifest to submit; ``template`` names where it came from."""
+
+    template = serializers.CharField(max_length=63, required=False, allow_blank=True, default="")
+
+
+class VerdictOut(serializers.Serializer[None]):
+    """What the preview says of one node."""
+
+    node = serializers.CharField()
+    fits = serializers.BooleanField()
+    reasons = serializers.ListField(child=serializers.CharField())
+    codes = serializers.ListField(child=serializers.CharField())
+    cards = serializers.ListField(child=serializers.IntegerField())
+    score = serializers.FloatField(allow_null=True)
+
+
+class PreviewOut(serializers.Serializer[None]):
+    """Where one pod would land now: an estimate, not a reservation."""
+
+    chosen = serializers.CharField(allow_null=True)
+    cards = serializers.ListField(child=serializers.IntegerField())
+    tie_nodes = serializers.ListField(child=serializers.CharField())
+    tie_cards = serializers.ListField(child=serializers.ListField(child=serializers.IntegerField()))
+    message = serializers.CharField()
+    verdicts = VerdictOut(many=True)
+
+
+class CheckOut(serializers.Serializer[None]):
+    """What is known of a manifest before it is sent."""
+
+    kind = serializers.CharField()
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    parallelism = serializers.IntegerField()
+    findings = FindingOut(many=True)
+    taken_at = serializers.DateTimeField(allow_null=True, help_text="Age of what the preview stands on.")
+    preview = PreviewOut(allow_null=True)
+
+
+class SubmissionOut(serializers.ModelSerializer[Submission]):
+    """One manifest sent to one cluster."""
+
+    cluster = serializers.SlugRelatedField(slug_field="name", read_only=True)
+    template = serializers.CharField(source="template.slug", default=None, read_only=True, allow_null=True)
+    submitted_by = serializers.CharField(source="submitted_by.username", read_only=True)
+    findings = FindingOut(many=True, read_only=True)
+
+    class Meta:
+        model = Submission
+        fields = [
+            "id", "cluster", "template", "kind", "namespace", "name", "yaml", "findings", "state", "object_uid", "error",
+            "submitted_by", "submitted_at",
+        ]  # fmt: skip
+
+
+class CardUseOut(serializers.Serializer[None]):
+    """What a pod holds of one card; ``index`` is null where the API does not tell which card."""
+
+    index = serializers.IntegerField(allow_null=True)
+    memory_units = serializers.IntegerField()
+    core_percent = serializers.IntegerField()
+    cards = serializers.IntegerField()
+
+
+class PodOut(serializers.Serializer[None]):
+    """A pod with the cards that it holds."""
+
+    uid = serializers.CharField(source="pod.uid")
+    namespace = serializers.CharField(source="pod.namespace")
+    name = serializers.CharField(source="pod.name")
+    node = serializers.CharField(source="pod.node")
+    phase = serializers.CharField(source="pod.phase")
+    ready = serializers.BooleanField(source="pod.ready")
+    terminating = serializers.BooleanField(source="pod.terminating")
+    reason = serializers.CharField(source="pod.reason")
+    message = serializers.CharField(source="pod.message")
+    restarts = serializers.IntegerField(source="pod.restarts")
+    owner_kind = serializers.CharField(source="pod.owner_kind")
+    owner_name = serializers.CharField(source="pod.owner_name")
+    created_at = serializers.CharField(source="pod.created_at")
+    started_at = serializers.CharField(source="pod.started_at")
+    image = serializers.CharField(source="pod.image")
+    containers = serializers.ListField(child=serializers.CharField(), source="pod.containers")
+    mode = serializers.CharField()
+    asks = serializers.DictField(child=serializers.IntegerField())
+    uses = CardUseOut(many=True)
+
+
+class PodPage(serializers.Serializer[None]):
+    """Pods, with the age of what is known; ``taken_at`` null: nothing is known yet."""
+
+    taken_at = serializers.DateTimeField(allow_null=True)
+    next_after = serializers.CharField(allow_null=True)
+    results = PodOut(many=True)
+
+
+class CheckRowOut(serializers.Serializer[None]):
+    """One live check of a node; ``ok`` null: cannot be known."""
+
+    code = serializers.CharField()
+    title = serializers.CharField()
+    ok = serializers.BooleanField(allow_null=True)
+    found = serializers.CharField()
+    expected = serializers.CharField()
+    fix = serializers.CharField()
+
+
+class NodeOut(serializers.Serializer[None]):
+    """A node as it is: labels, taints, resources, and the checks of its mode."""
+
+    name = serializers.CharField()
+    uid = serializers.CharField()
+    ip = serializers.CharField()
+    pool = serializers.CharField(allow_blank=True)
+    mode = serializers.CharField(allow_null=True)
+    ready = serializers.BooleanField()
+    unschedulable = serializers.BooleanField()
+    instance_type = serializers.CharField()
+    kubelet_version = serializers.CharField()
+    created_at = serializers.CharField()
+    labels = serializers.DictField(child=serializers.CharField())
+    taints = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
+    allocatable = serializers.DictField(child=serializers.IntegerField())
+    capacity = serializers.DictField(child=serializers.IntegerField())
+    checks = CheckRowOut(many=True)
+    verified = serializers.BooleanField(help_text="No check says no, and the mode's resources are reported.")
+
+
+class NodePage(serializers.Serializer[None]):
+    """Nodes, with the age of what is known."""
+
+    taken_at = serializers.DateTimeField(allow_null=True)
+    next_after = serializers.CharField(allow_null=True)
+    results = NodeOut(many=True)
+
+
+class LogOut(serializers.Serializer[None]):
+    """The end of a container's log."""
+
+    text = serializers.CharField()
+
+
+class InspectOut(serializers.Serializer[None]):
+    """The allocation as text, laid out as ``kubectl inspect cgpu`` does, and whole cards below."""
+
+    taken_at = serializers.DateTimeField(allow_null=True)
+    shared = serializers.CharField()
+    whole = serializers.CharField()

@@ -1,0 +1,1 @@
+"""The views of the REST API, one module per noun."""

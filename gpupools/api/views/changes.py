@@ -1,0 +1,98 @@
+"""Mode changes: asked for by an operator, decided by an administrator who is not the requester."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpupools.api.base import IDEMPOTENCY_KEY, Door, get_visible
+from gpupools.api.serializers.clusters import ReasonIn
+from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut
+from gpupools.models import ModeChange, NodePool
+from gpupools.services import changes
+
+_NAMED = extend_schema(request=ReasonIn, responses=ModeChangeOut, parameters=[IDEMPOTENCY_KEY])
+
+
+class ModeChangeView(Door):
+    """Requests to change a pool's mode or policy."""
+
+    queryset = ModeChange.objects.none()
+    serializer_class = ModeChangeOut
+    lookup_value_regex = r"[0-9]+"
+    filterset_fields = {"state": ["exact"], "pool": ["exact"], "pool__cluster__name": ["exact"]}
+
+    def get_queryset(self) -> Any:
+        """Changes of pools that the caller may see."""
+        rows = ModeChange.objects.visible_to(self.actor)
+        related = ("pool__cluster", "requested_by", "decided_by")
+        return rows.select_related(*related).prefetch_related("steps").order_by("-pk")
+
+    def _shown(self, pk: Any, status: int = 200) -> Response:
+        return Response(ModeChangeOut(get_visible(self.get_queryset(), pk=pk)).data, status=status)
+
+    def _move(self, pk: str, move: Callable[..., Any]) -> Response:
+        change = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(ReasonIn)
+
+        def work() -> Response:
+            move(self.actor, change, **values)
+            return self._shown(pk)
+
+        return self.once(work)
+
+    def list(self, request: Request) -> Response:
+        """List mode changes, newest first."""
+        return self.paged(self.filter_queryset(self.get_queryset()), ModeChangeOut)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """Read one mode change with its diff, blast radius and steps."""
+        return self._shown(pk)
+
+    @extend_schema(request=ModeChangeIn, responses={201: ModeChangeOut}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        """Ask for a mode or policy change of a pool."""
+        values = self.read(ModeChangeIn)
+        pool = get_visible(NodePool.objects.visible_to(self.actor).select_related("cluster"), pk=values.pop("pool"))
+        return self.once(lambda: self._shown(changes.request(self.actor, pool, **values).pk, 201))
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def approve(self, request: Request, pk: str) -> Response:
+        """Let a change go ahead; its requester may not."""
+        return self._move(pk, changes.approve)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def reject(self, request: Request, pk: str) -> Response:
+        """Refuse a change; its requester may not decide."""
+        return self._move(pk, changes.reject)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def withdraw(self, request: Request, pk: str) -> Response:
+        """Take one's own request back before it starts."""
+        return self._move(pk, changes.withdraw)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: str) -> Response:
+        """Go on with a paused change."""
+        return self._move(pk, changes.resume)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def retry(self, request: Request, pk: str) -> Response:
+        """Try a failed change again from the step that failed."""
+        return self._move(pk, changes.retry)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def abandon(self, request: Request, pk: str) -> Response:
+        """Give a paused or failed change up; what it cordoned is uncordoned."""
+        return self._move(pk, changes.abandon)

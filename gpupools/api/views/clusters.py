@@ -1,0 +1,92 @@
+"""Clusters, and their components."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpupools.api.base import IDEMPOTENCY_KEY, Door
+from gpupools.api.serializers.clusters import ClusterIn, ClusterOut, ComponentOut, InstallIn, ReasonIn
+from gpupools.api.serializers.people import PushOut
+from gpupools.models import Cluster
+from gpupools.services import clusters, components
+
+
+class ClusterView(Door):
+    """Connected clusters."""
+
+    queryset = Cluster.objects.none()
+    serializer_class = ClusterOut
+    lookup_field = "name"
+    filterset_fields = ["provider", "state"]
+
+    def get_queryset(self) -> Any:
+        """Clusters that the caller has any grant on."""
+        return Cluster.objects.visible_to(self.actor).order_by("-pk")
+
+    def list(self, request: Request) -> Response:
+        """List clusters."""
+        return self.paged(self.filter_queryset(self.get_queryset()), ClusterOut)
+
+    def retrieve(self, request: Request, name: str) -> Response:
+        """Read one cluster."""
+        return Response(ClusterOut(self.cluster(name)).data)
+
+    @extend_schema(request=ClusterIn, responses={201: ClusterOut}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        """Connect a cluster: the credentials are checked, tried and kept encrypted."""
+        values = self.read(ClusterIn)
+
+        def work() -> Response:
+            return Response(ClusterOut(clusters.connect(self.actor, **values)).data, status=201)
+
+        return self.once(work)
+
+    @extend_schema(request=ReasonIn, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def disconnect(self, request: Request, name: str) -> Response:
+        """Forget a cluster; nothing is changed in it."""
+        clusters.disconnect(self.actor, self.cluster(name), **self.read(ReasonIn))
+        return Response(status=204)
+
+
+class ComponentView(Door):
+    """Components of the Cloud-native AI Suite in one cluster."""
+
+    queryset = Cluster.objects.none()
+    serializer_class = ComponentOut
+    pagination_class = None
+    lookup_field = "name"
+
+    @extend_schema(responses=ComponentOut(many=True))
+    def list(self, request: Request, cluster: str) -> Response:
+        """List the components of the catalogue with their state here."""
+        return Response(ComponentOut(components.overview(self.cluster()), many=True).data)
+
+    @extend_schema(responses=ComponentOut)
+    def retrieve(self, request: Request, cluster: str, name: str) -> Response:
+        """Read one component."""
+        rows = {row.name: row for row in components.overview(self.cluster())}
+        return Response(ComponentOut(rows[components.known(name)]).data)
+
+    @extend_schema(request=InstallIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def install(self, request: Request, cluster: str, name: str) -> Response:
+        """Install a component: by the add-on API, or by manifests where that does not know it."""
+        values = self.read(InstallIn)
+        return self.once(
+            lambda: Response(PushOut(components.install(self.actor, self.cluster(), name, **values)).data, status=202)
+        )
+
+    @extend_schema(request=ReasonIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def uninstall(self, request: Request, cluster: str, name: str) -> Response:
+        """Remove a component; refused while node pools need it."""
+        values = self.read(ReasonIn)
+        return self.once(
+            lambda: Response(PushOut(components.uninstall(self.actor, self.cluster(), name, **values)).data, status=202)
+        )

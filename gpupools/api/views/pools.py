@@ -1,0 +1,86 @@
+"""Node pools: create, edit, scale, delete. A mode is changed by a mode change, never here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Prefetch
+from drf_spectacular.utils import extend_schema
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from gpupools.api.base import IDEMPOTENCY_KEY, IF_MATCH, Door, check_version, etag, get_visible
+from gpupools.api.serializers.clusters import DeleteIn, NodePoolEdit, NodePoolIn, NodePoolOut, ScaleIn
+from gpupools.domain.changes import OPEN
+from gpupools.domain.gpus import Taint
+from gpupools.models import ModeChange, NodePool
+from gpupools.services import pools
+
+_OPEN = Prefetch(
+    "changes",
+    queryset=ModeChange.objects.filter(state__in=[state.value for state in OPEN]).only("pk", "pool_id"),
+    to_attr="open_changes",
+)
+
+
+def _taints(values: dict[str, Any]) -> dict[str, Any]:
+    if "taints" in values:
+        values["taints"] = [Taint(**taint) for taint in values["taints"]]
+    return values
+
+
+class NodePoolView(Door):
+    """Node pools of every cluster that the caller may see."""
+
+    queryset = NodePool.objects.none()
+    serializer_class = NodePoolOut
+    lookup_value_regex = r"[0-9]+"
+    filterset_fields = {"cluster__name": ["exact"], "name": ["exact"], "mode": ["exact"], "state": ["exact"]}
+
+    def get_queryset(self) -> Any:
+        """Pools of visible clusters, with the change that holds each."""
+        return NodePool.objects.visible_to(self.actor).select_related("cluster").prefetch_related(_OPEN).order_by("-pk")
+
+    def _shown(self, pool: NodePool, status: int = 200) -> Response:
+        fresh = get_visible(self.get_queryset(), pk=pool.pk)
+        return Response(NodePoolOut(fresh).data, status=status, headers=etag(fresh.version))
+
+    def list(self, request: Request) -> Response:
+        """List node pools; filter by cluster__name, name, mode and state."""
+        return self.paged(self.filter_queryset(self.get_queryset()), NodePoolOut)
+
+    def retrieve(self, request: Request, pk: str) -> Response:
+        """Read one node pool; its ETag goes into If-Match of an edit."""
+        return self._shown(get_visible(self.get_queryset(), pk=pk))
+
+    @extend_schema(request=NodePoolIn, responses={201: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
+    def create(self, request: Request) -> Response:
+        """Create a node pool; over existing nodes of another mode it also asks for a mode change."""
+        values = _taints(self.read(NodePoolIn))
+        cluster = self.cluster(values.pop("cluster"))
+        return self.once(lambda: self._shown(pools.create(self.actor, cluster, **values), 201))
+
+    @extend_schema(request=NodePoolEdit, responses=NodePoolOut, parameters=[IF_MATCH])
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Edit free labels and taints."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        check_version(request, pool.version)
+        values = _taints(self.read(NodePoolEdit, partial=True))
+        return self._shown(pools.edit(self.actor, pool, version=pool.version, **values))
+
+    @extend_schema(request=ScaleIn, responses=NodePoolOut, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def scale(self, request: Request, pk: str) -> Response:
+        """Set the size of a pool whose provider owns machines."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(ScaleIn)
+        return self.once(lambda: self._shown(pools.scale(self.actor, pool, **values)))
+
+    @extend_schema(request=DeleteIn, responses={202: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def delete(self, request: Request, pk: str) -> Response:
+        """Delete a pool: its machines on ACK, only its labels on plain Kubernetes."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(DeleteIn)
+        return self.once(lambda: self._shown(pools.delete(self.actor, pool, **values), 202))
