@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -73,6 +74,16 @@ def envorigins(name: str) -> list[str]:
         if parts.scheme not in {"http", "https"} or not parts.netloc or parts.path or parts.query:
             raise refuse(name, found=origin, allowed="a list such as https://console.example.com,http://10.0.0.5:8000")
     return origins
+
+
+def envzone(name: str, default: str) -> str:
+    """Read the name of a time zone, such as ``Asia/Shanghai``."""
+    value = envstr(name, default)
+    try:
+        ZoneInfo(value)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise refuse(name, found=value, allowed="a name of the tz database, such as UTC or Asia/Shanghai") from error
+    return value
 
 
 def envpath(name: str, default: Path) -> Path:

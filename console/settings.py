@@ -23,6 +23,7 @@ from console.environment import (
     envredis,
     envsecret,
     envstr,
+    envzone,
 )
 from console.logs import logging_config
 
@@ -176,7 +177,7 @@ LANGUAGE_CODE = envstr("GPUPOOLS_LANGUAGE_CODE", "en", choices=("en", "es", "zh-
 LANGUAGES = [("en", _("English")), ("es", _("Spanish")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 USE_I18N = USE_TZ = True
-TIME_ZONE = envstr("GPUPOOLS_TIME_ZONE", "UTC")
+TIME_ZONE = envzone("GPUPOOLS_TIME_ZONE", "UTC")
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 # Empty: files are served as they lie in static/. Set: `collectstatic` has put hashed, compressed ones there.
