@@ -58,7 +58,8 @@ class AuditEntryOut(serializers.ModelSerializer[AuditEntry]):
     class Meta:
         model = AuditEntry
         fields = [
-            "id", "at", "actor_name", "via", "action", "cluster_name", "object_type", "object_id", "object_label", "data",
+            "id", "at", "actor_name", "via", "action", "cluster_name", "object_type", "object_id",
+            "object_label", "data",
         ]  # fmt: skip
 
 

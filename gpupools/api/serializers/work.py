@@ -97,8 +97,8 @@ class SubmissionOut(serializers.ModelSerializer[Submission]):
     class Meta:
         model = Submission
         fields = [
-            "id", "cluster", "template", "kind", "namespace", "name", "yaml", "findings", "state", "object_uid", "error",
-            "submitted_by", "submitted_at",
+            "id", "cluster", "template", "kind", "namespace", "name", "yaml", "findings", "state", "object_uid",
+            "error", "submitted_by", "submitted_at",
         ]  # fmt: skip
 
 
@@ -154,25 +154,42 @@ class CheckRowOut(serializers.Serializer[None]):
     fix = serializers.CharField()
 
 
+class TaintOut(serializers.Serializer[None]):
+    """A taint of a node."""
+
+    key = serializers.CharField()
+    value = serializers.CharField()
+    effect = serializers.CharField()
+
+
+class DriftOut(serializers.Serializer[None]):
+    """A label or taint that is not as the pool wants it."""
+
+    key = serializers.CharField()
+    wanted = serializers.CharField()
+    found = serializers.CharField()
+
+
 class NodeOut(serializers.Serializer[None]):
-    """A node as it is: labels, taints, resources, and the checks of its mode."""
+    """A node as it is: labels, taints, resources, and the checks of its mode. ``mode`` is empty without GPUs."""
 
     name = serializers.CharField()
-    uid = serializers.CharField()
-    ip = serializers.CharField()
+    uid = serializers.CharField(source="node.uid")
+    ip = serializers.CharField(source="node.ip")
     pool = serializers.CharField(allow_blank=True)
     mode = serializers.CharField(allow_null=True)
-    ready = serializers.BooleanField()
-    unschedulable = serializers.BooleanField()
-    instance_type = serializers.CharField()
-    kubelet_version = serializers.CharField()
-    created_at = serializers.CharField()
-    labels = serializers.DictField(child=serializers.CharField())
-    taints = serializers.ListField(child=serializers.DictField(child=serializers.CharField()))
-    allocatable = serializers.DictField(child=serializers.IntegerField())
-    capacity = serializers.DictField(child=serializers.IntegerField())
+    ready = serializers.BooleanField(source="node.ready")
+    unschedulable = serializers.BooleanField(source="node.unschedulable")
+    instance_type = serializers.CharField(source="node.instance_type")
+    kubelet_version = serializers.CharField(source="node.kubelet_version")
+    created_at = serializers.CharField(source="node.created_at")
+    labels = serializers.DictField(child=serializers.CharField(), source="node.labels")
+    taints = TaintOut(many=True)
+    allocatable = serializers.DictField(child=serializers.IntegerField(), source="node.allocatable")
+    capacity = serializers.DictField(child=serializers.IntegerField(), source="node.capacity")
     checks = CheckRowOut(many=True)
     verified = serializers.BooleanField(help_text="No check says no, and the mode's resources are reported.")
+    drift = DriftOut(many=True)
 
 
 class NodePage(serializers.Serializer[None]):

@@ -121,7 +121,7 @@ class AllocationView(Door):
     @action(detail=False, methods=["get"])
     def inspect(self, request: Request, cluster: str) -> Response:
         """Read the allocation as text, laid out as ``kubectl inspect cgpu`` lays it out."""
-        tables = allocation.tables(self.cluster(), node=request.query_params.get("node", ""))
+        tables = nodes.tables(self.actor, self.cluster(), node=request.query_params.get("node", ""))
         body = {"taken_at": _instant(tables.taken_at), "shared": tables.shared, "whole": tables.whole}
         return Response(InspectOut(body).data)
 
