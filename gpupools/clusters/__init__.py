@@ -1,1 +1,27 @@
-"""The only code that talks to clusters; it returns domain values and knows no rows."""
+"""The only code that talks to clusters, and the only one that knows their SDKs. Services call these three functions."""
+
+from __future__ import annotations
+
+from gpupools.clusters.ack import AckClient
+from gpupools.clusters.kube import KubeClient
+from gpupools.clusters.labelled import LabelledPools
+from gpupools.clusters.port import AddonProvider, Connection, Kubernetes, PoolProvider
+
+
+def connect(connection: Connection) -> KubeClient:
+    """Return a client of the API server; nothing is sent yet. Close it, or use it in a ``with``."""
+    return KubeClient(connection)
+
+
+def pools(connection: Connection, kubernetes: Kubernetes) -> PoolProvider:
+    """Return who owns the node pools: ACK where we have its OpenAPI, labels elsewhere."""
+    if connection.ack is not None:
+        return AckClient(connection.ack, timeout_seconds=connection.timeout_seconds)
+    return LabelledPools(kubernetes)
+
+
+def addons(connection: Connection) -> AddonProvider | None:
+    """Return who owns the add-ons; None on a cluster without the ACK OpenAPI."""
+    if connection.ack is None:
+        return None
+    return AckClient(connection.ack, timeout_seconds=connection.timeout_seconds)

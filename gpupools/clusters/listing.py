@@ -15,11 +15,11 @@ PAGE_SIZE = 500
 
 @dataclass(slots=True)
 class Listing:
-    """All objects of a list, the version to watch from, and how many objects could not be read."""
+    """All objects of a list, the version to watch from, and the UIDs of objects that could not be read."""
 
     seen: list[translate.Seen] = field(default_factory=list)
     version: str = ""
-    skipped: int = 0
+    unreadable: list[str] = field(default_factory=list)
 
 
 def list_all(channel: Channel, kind: translate.Kind, *, path: str = "", query: Query = ()) -> Listing:
@@ -36,7 +36,7 @@ def list_all(channel: Channel, kind: translate.Kind, *, path: str = "", query: Q
         except msgspec.DecodeError:
             raise Unreachable("The server answered with something that is not a Kubernetes list.") from None
         listing.seen.extend(page.seen)
-        listing.skipped += page.skipped
+        listing.unreadable.extend(page.unreadable)
         listing.version = page.version
         if not page.next_page:
             return listing

@@ -77,12 +77,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list. ``skipped`` objects could not be read."""
+    """One page of a list. ``unreadable`` holds the UIDs of objects that are there and could not be read."""
 
     seen: tuple[Seen, ...]
     version: str
     next_page: str
-    skipped: int
+    unreadable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +130,16 @@ _IDENTITIES = msgspec.json.Decoder(_Identity)
 def page(kind: Kind, data: bytes) -> Page:
     """Read one page of a list. Raises msgspec.DecodeError when the answer is no list at all."""
     answer = _LISTS.decode(data)
-    seen = [_read(kind, raw) for raw in answer.items or ()]
-    good = tuple(entry for entry in seen if entry is not None)
+    seen: list[Seen] = []
+    unreadable: list[str] = []
+    for raw in answer.items or ():
+        entry = _read(kind, raw)
+        if entry is None:
+            unreadable.append(_identity(raw).uid or "")
+        else:
+            seen.append(entry)
     meta = answer.metadata
-    return Page(good, meta.resource_version or "", meta.continue_ or "", len(seen) - len(good))
+    return Page(tuple(seen), meta.resource_version or "", meta.continue_ or "", tuple(unreadable))
 
 
 def one(kind: Kind, data: bytes) -> Seen | None:

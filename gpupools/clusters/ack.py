@@ -1,0 +1,307 @@
+"""Node pools and add-ons of an ACK cluster through Alibaba Cloud's own SDK (CS 2015-12-15), unmodified.
+
+The node-pool calls have no client token, so nothing here adds: sizes are absolute, and a pool carries the id of the
+operation that wrote it last as a label, which is looked for before writing again. Nothing is retried here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from alibabacloud_cs20151215 import models
+from alibabacloud_cs20151215.client import Client
+from alibabacloud_tea_openapi.exceptions import AlibabaCloudException
+from alibabacloud_tea_openapi.utils_models import Config
+from darabonba.exceptions import DaraException, RequiredArgumentException, RetryError, ValidateException
+from darabonba.runtime import RuntimeOptions
+from Tea.exceptions import UnretryableException
+
+from gpupools.clusters.channel import CONNECT_SECONDS, cut
+from gpupools.clusters.port import AckAccess, AddonFacts, ClusterFacts, PoolFacts, PoolSpec, Started, TaskFacts
+from gpupools.domain.gpus import Taint
+from gpupools.domain.modes import OP_LABEL, mode_labels
+from gpupools.errors import Conflict, ConsoleError, Invalid, Refused, Unreachable
+
+PAGE_SIZE = 100  # the most that DescribeClusterNodes gives at once
+SYSTEM_DISK_CATEGORY = "cloud_essd"
+SYSTEM_DISK_GIB = 120
+_BUSY = frozenset({"scaling", "removing", "deleting", "updating"})
+_Answer = TypeVar("_Answer")
+
+
+class AckClient:
+    """One ACK cluster; implements ``port.PoolProvider`` and ``port.AddonProvider``."""
+
+    owns_nodes = True
+
+    def __init__(self, access: AckAccess, *, timeout_seconds: float = 10.0) -> None:
+        self._cluster_id = access.cluster_id
+        self._client = Client(
+            Config(
+                access_key_id=access.access_key_id,
+                access_key_secret=access.secret,
+                region_id=access.region,
+                endpoint=access.endpoint or f"cs.{access.region}.aliyuncs.com",
+                protocol=access.protocol,
+                user_agent="gpupools-console",
+            )
+        )
+        self._runtime = RuntimeOptions(
+            autoretry=False,
+            connect_timeout=int(min(CONNECT_SECONDS, timeout_seconds) * 1000),
+            read_timeout=int(timeout_seconds * 1000),
+        )
+
+    # -- Node pools
+
+    def pools(self) -> list[PoolFacts]:
+        """Return all node pools."""
+        request = models.DescribeClusterNodePoolsRequest()
+        answer = self._call(self._client.describe_cluster_node_pools_with_options, self._cluster_id, request)
+        return [_pool_facts(pool) for pool in answer.body.nodepools or ()]
+
+    def pool(self, pool_id: str) -> PoolFacts | None:
+        """Return one node pool, None when it is gone."""
+        call = self._client.describe_cluster_node_pool_detail_with_options
+        answer = self._unless_missing(lambda: self._call(call, self._cluster_id, pool_id))
+        return None if answer is None else _pool_facts(answer.body)
+
+    def find(self, op_id: str) -> PoolFacts | None:
+        """Look for the pool that this operation made."""
+        return next((pool for pool in self.pools() if pool.op_id == op_id), None)
+
+    def create(self, spec: PoolSpec, *, op_id: str) -> Started:
+        """Create a node pool of pay-as-you-go instances. Without vSwitches in the spec the cluster's own are used."""
+        if not spec.instance_types:
+            raise Invalid.field(
+                "instance_types", "Choose at least one instance type.", allowed="1 to 10 instance types"
+            )
+        vswitch_ids = list(spec.vswitch_ids) or self._cluster_vswitches()
+        request = models.CreateClusterNodePoolRequest(
+            nodepool_info=models.CreateClusterNodePoolRequestNodepoolInfo(name=spec.name),
+            scaling_group=models.CreateClusterNodePoolRequestScalingGroup(
+                vswitch_ids=vswitch_ids,
+                instance_types=list(spec.instance_types),
+                instance_charge_type="PostPaid",
+                desired_size=spec.desired_size,
+                system_disk_category=SYSTEM_DISK_CATEGORY,
+                system_disk_size=SYSTEM_DISK_GIB,
+            ),
+            kubernetes_config=models.CreateClusterNodePoolRequestKubernetesConfig(
+                labels=_tags(spec, op_id),
+                taints=_taints(spec),
+                # The static policy breaks cGPU on shared nodes.
+                cpu_policy="none",
+                runtime="containerd",
+            ),
+            auto_scaling=models.CreateClusterNodePoolRequestAutoScaling(enable=False),
+        )
+        answer = self._call(self._client.create_cluster_node_pool_with_options, self._cluster_id, request)
+        return Started(answer.body.nodepool_id or "", answer.body.task_id or "")
+
+    def modify(self, pool_id: str, spec: PoolSpec, *, update_nodes: bool, op_id: str) -> Started:
+        """Write name, labels, taints and the absolute size.
+
+        The label with the operation's id changes every time: ACK does nothing on ``update_nodes`` without a change.
+        """
+        there = self.pool(pool_id)
+        if there is None:
+            raise Refused(f"ACK has no node pool {pool_id}.", code="not-found", status=404)
+        if there.op_id == op_id:
+            return Started(pool_id, self._running_task() if there.state in _BUSY else "")
+        group = models.ModifyClusterNodePoolRequestScalingGroup(desired_size=spec.desired_size)
+        if spec.instance_types:
+            group.instance_types = list(spec.instance_types)
+        if spec.vswitch_ids:
+            group.vswitch_ids = list(spec.vswitch_ids)
+        request = models.ModifyClusterNodePoolRequest(
+            nodepool_info=models.ModifyClusterNodePoolRequestNodepoolInfo(name=spec.name),
+            scaling_group=group,
+            kubernetes_config=models.ModifyClusterNodePoolRequestKubernetesConfig(
+                labels=_tags(spec, op_id), taints=_taints(spec)
+            ),
+            update_nodes=update_nodes,
+        )
+        call = self._client.modify_cluster_node_pool_with_options
+        answer = self._call(call, self._cluster_id, pool_id, request)
+        return Started(pool_id, answer.body.task_id or "")
+
+    def delete(self, pool_id: str, *, force: bool, op_id: str) -> Started:
+        """Delete a node pool; one that is gone already, or on its way, counts as done."""
+        there = self.pool(pool_id)
+        if there is None:
+            return Started(pool_id)
+        if there.state == "deleting":
+            return Started(pool_id, self._running_task())
+        request = models.DeleteClusterNodepoolRequest(force=force)
+        call = self._client.delete_cluster_nodepool_with_options
+        answer = self._unless_missing(lambda: self._call(call, self._cluster_id, pool_id, request))
+        return Started(pool_id, "" if answer is None else answer.body.task_id or "")
+
+    def node_names(self, pool_id: str) -> list[str]:
+        """Return the names of the pool's nodes; an instance that has not joined yet has none."""
+        names: list[str] = []
+        page, total, read = 1, 1, 0
+        while read < total:
+            request = models.DescribeClusterNodesRequest(
+                nodepool_id=pool_id, page_number=str(page), page_size=str(PAGE_SIZE)
+            )
+            body = self._call(self._client.describe_cluster_nodes_with_options, self._cluster_id, request).body
+            nodes = body.nodes or []
+            names += [node.node_name for node in nodes if node.node_name]
+            total = (body.page.total_count if body.page else 0) or 0
+            read += len(nodes)
+            page += 1
+            if not nodes:
+                break
+        return names
+
+    def task(self, task_id: str) -> TaskFacts:
+        """Return the state of a task: running, success or fail."""
+        if not task_id:
+            return TaskFacts(task_id, "success")
+        body = self._call(self._client.describe_task_info_with_options, task_id).body
+        error = body.error.message or body.error.code or "" if body.error else ""
+        state = body.state if body.state in {"success", "fail"} else "running"
+        return TaskFacts(task_id, state, cut(error))
+
+    # -- Add-ons
+
+    def addons(self) -> list[AddonFacts]:
+        """Return the add-ons that ACK itself knows to be installed; Helm releases are not among them."""
+        body = self._call(self._client.list_cluster_addon_instances_with_options, self._cluster_id).body
+        return [AddonFacts(a.name or "", a.version or "", a.state or "") for a in body.addons or ()]
+
+    def install(self, name: str) -> Started:
+        """Install an add-on in its current version. Raises Refused with code ``addon-not-found``."""
+        request = models.DescribeAddonRequest(cluster_id=self._cluster_id)
+        addon = self._call(self._client.describe_addon_with_options, name, request, missing="addon-not-found")
+        wanted = models.InstallClusterAddonsRequestBody(name=name, version=addon.body.version or "")
+        install = models.InstallClusterAddonsRequest(body=[wanted])
+        call = self._client.install_cluster_addons_with_options
+        answer = self._call(call, self._cluster_id, install, missing="addon-not-found")
+        return Started(task_id=answer.body.task_id or "")
+
+    def uninstall(self, name: str) -> Started:
+        """Uninstall an add-on; cloud resources that it made go with it."""
+        addon = models.UnInstallClusterAddonsRequestAddons(name=name, cleanup_cloud_resources=True)
+        request = models.UnInstallClusterAddonsRequest(addons=[addon])
+        call = self._client.un_install_cluster_addons_with_options
+        answer = self._call(call, self._cluster_id, request, missing="addon-not-found")
+        return Started(task_id=answer.body.task_id or "")
+
+    # -- The cluster
+
+    def cluster(self) -> ClusterFacts:
+        """Return version, specification, name and region."""
+        body = self._detail()
+        return ClusterFacts(body.current_version or "", body.cluster_spec or "", body.name or "", body.region_id or "")
+
+    def kubeconfig(self) -> str:
+        """Return a kubeconfig of the caller's identity, for the public endpoint."""
+        request = models.DescribeClusterUserKubeconfigRequest(private_ip_address=False)
+        call = self._client.describe_cluster_user_kubeconfig_with_options
+        config: str = self._call(call, self._cluster_id, request).body.config or ""
+        return config
+
+    # -- Inside
+
+    def _detail(self) -> Any:
+        return self._call(self._client.describe_cluster_detail_with_options, self._cluster_id).body
+
+    def _cluster_vswitches(self) -> list[str]:
+        found = [str(vswitch) for vswitch in self._detail().vswitch_ids or ()]
+        if not found:
+            raise Invalid.field(
+                "vswitch_ids", "ACK names no vSwitch of this cluster: choose one.", allowed="vSwitch ids"
+            )
+        return found
+
+    def _running_task(self) -> str:
+        """Return the newest running task of a node pool: the answer that named it was lost."""
+        request = models.DescribeClusterTasksRequest(page_number=1, page_size=50)
+        body = self._call(self._client.describe_cluster_tasks_with_options, self._cluster_id, request).body
+        running = [
+            task
+            for task in body.tasks or ()
+            if task.state == "running" and "nodepool" in (task.task_type or "").replace("_", "").lower()
+        ]
+        newest = max(running, key=lambda task: task.created or "", default=None)
+        return "" if newest is None else newest.task_id or ""
+
+    def _unless_missing(self, call: Callable[[], _Answer]) -> _Answer | None:
+        try:
+            return call()
+        except Refused as error:
+            if error.data.get("status") == 404:
+                return None
+            raise
+
+    def _call(self, call: Callable[..., Any], *arguments: Any, missing: str = "not-found") -> Any:
+        """Make one call, once. ``missing`` is the code of a 404."""
+        try:
+            answer = call(*arguments, {}, self._runtime)
+        except AlibabaCloudException as error:
+            raise _refusal(error, missing) from None
+        except (UnretryableException, RetryError, DaraException) as error:
+            raise _unreachable(error) from None
+        except (RequiredArgumentException, ValidateException) as error:
+            raise Invalid(f"The ACK SDK does not take this request: {cut(str(error))}") from None
+        except (AttributeError, TypeError, KeyError, ValueError):
+            raise _unreadable() from None
+        if answer.body is None:
+            raise _unreadable()
+        return answer
+
+
+def _refusal(error: AlibabaCloudException, missing: str) -> ConsoleError:
+    status = int(error.status_code or 0)
+    code = str(error.code or "")
+    data: Mapping[str, Any] = error.data if isinstance(error.data, dict) else {}
+    said = cut(str(data.get("Message") or data.get("message") or code or status))
+    if status >= 500 or status == 429 or code.startswith("Throttling"):
+        return Unreachable(f"ACK cannot do that now: {said}", status=status, ack_code=code)
+    if status == 409:
+        return Conflict(f"ACK refused: {said}", status=status, ack_code=code)
+    ours = "addon-not-found" if code == "AddonNotFound" else missing if status == 404 else "refused"
+    return Refused(f"ACK refused: {said}", code=ours, status=status, ack_code=code)
+
+
+def _unreachable(error: Exception) -> Unreachable:
+    inner = getattr(error, "inner_exception", None) or error
+    if isinstance(inner, RetryError):
+        return Unreachable("ACK's OpenAPI did not answer.")
+    return _unreadable()
+
+
+def _unreadable() -> Unreachable:
+    return Unreachable("ACK's OpenAPI gave an answer that cannot be read.")
+
+
+def _tags(spec: PoolSpec, op_id: str) -> list[Any]:
+    labels = {**spec.labels, **(mode_labels(spec.mode, spec.policy) if spec.mode else {}), OP_LABEL: op_id}
+    return [models.Tag(key=key, value=value) for key, value in labels.items()]
+
+
+def _taints(spec: PoolSpec) -> list[Any]:
+    return [models.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in spec.taints]
+
+
+def _pool_facts(pool: Any) -> PoolFacts:
+    info, group, status, config = pool.nodepool_info, pool.scaling_group, pool.status, pool.kubernetes_config
+    labels = {tag.key: tag.value or "" for tag in (config.labels if config else None) or ()}
+    taints = (config.taints if config else None) or ()
+    return PoolFacts(
+        pool_id=info.nodepool_id or "",
+        name=info.name or "",
+        state=(status.state if status else None) or "active",
+        labels={key: value for key, value in labels.items() if key != OP_LABEL},
+        taints=tuple(Taint(taint.key or "", taint.value or "", taint.effect or "") for taint in taints),
+        instance_types=tuple((group.instance_types if group else None) or ()),
+        desired_size=(group.desired_size if group else None) or 0,
+        total_nodes=(status.total_nodes if status else None) or 0,
+        healthy_nodes=(status.healthy_nodes if status else None) or 0,
+        failed_nodes=(status.failed_nodes if status else None) or 0,
+        op_id=labels.get(OP_LABEL, ""),
+    )
