@@ -139,4 +139,4 @@ def _segments(held: Sequence[Row], spans: Sequence[tuple[int, int]]) -> tuple[Se
 
 
 def _name(holding: Row) -> str:
-    return f"{holding['namespace']}/{holding['pod']}"
+    return f"{holding['namespace']}/{holding['pod']}" if holding["namespace"] else holding["pod"]

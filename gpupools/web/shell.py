@@ -8,10 +8,12 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 
 from gpupools.domain.changes import State
 from gpupools.models import Cluster, ModeChange, Role
 from gpupools.services.access import Actor
+from gpupools.web import words
 
 THEMES = ("auto", "light", "dark")
 THEME_COOKIE = "theme"
@@ -31,6 +33,8 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "theme": chosen if chosen in THEMES else "auto",
         "version": settings.GPUPOOLS_VERSION,
         "request_id": getattr(request, "request_id", ""),
+        "script_words": words.for_script(),
+        "now": timezone.now(),
     }
     user = getattr(request, "user", None)
     if user is None or not user.is_authenticated:

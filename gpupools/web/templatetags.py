@@ -12,7 +12,6 @@ from django.utils import timezone
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from gpupools.domain.modes import MODES, Mode
 from gpupools.web import glyphs, words
@@ -92,14 +91,14 @@ def age(moment: datetime, now: datetime) -> str:
     seconds = int((now - moment).total_seconds())
     ahead, seconds = seconds < 0, abs(seconds)
     if seconds < 60:
-        amount = _("%(count)s s") % {"count": seconds}
+        amount = words.say("age.s", count=seconds)
     elif seconds < 3600:
-        amount = _("%(count)s min") % {"count": seconds // 60}
+        amount = words.say("age.min", count=seconds // 60)
     elif seconds < 86400:
-        amount = _("%(count)s h") % {"count": seconds // 3600}
+        amount = words.say("age.h", count=seconds // 3600)
     else:
-        amount = _("%(count)s d") % {"count": seconds // 86400}
-    return (_("in %(amount)s") if ahead else _("%(amount)s ago")) % {"amount": amount}
+        amount = words.say("age.d", count=seconds // 86400)
+    return words.say("age.ahead" if ahead else "age.ago", amount=amount)
 
 
 @register.simple_tag
@@ -110,7 +109,7 @@ def mode(value: object, policy: object = "", short: str = "") -> SafeString:
     except ValueError:
         return format_html(
             '<span class="mode mode-unknown"><span class="mode-code">??</span><span>{}</span></span>',
-            _("Not declared") if not value else str(value),
+            str(value) if value else words.say("mode.undeclared"),
         )
     detail = format_html(' <span class="policy">{}</span>', policy) if policy and facts.shared else ""
     name = "" if short else format_html("<span>{}{}</span>", facts.mode.value, detail)
@@ -133,10 +132,22 @@ def percent(part: int | None, whole: int | None) -> str:
 
 
 @register.simple_tag
+def said(key: str, **values: object) -> str:
+    """Say a sentence that pages and their script share."""
+    return words.say(key, **values)
+
+
+@register.simple_tag
+def said_count(key: str, count: int) -> str:
+    """Say a counted sentence that pages and their script share."""
+    return words.say_count(key, count)
+
+
+@register.simple_tag
 def node_glyphs(row: Mapping[str, Any], href: str = "") -> SafeString:
     """Draw all cards of a node's wire row. With ``href`` each is a link to the card on that page."""
     if not row["cards"] and not row["gpus"]:
-        return unknown(_("The node reports no GPU cards in any mode."))
+        return unknown(words.say("glyph.none"))
     if glyphs.is_shared(row):
         drawn = [_linked(card_glyph(gpu, row["mode"]), gpu["index"], row["mode"], href) for gpu in row["gpus"]]
     else:
@@ -167,15 +178,13 @@ def card_glyph(gpu: Mapping[str, Any], row_mode: str | None, wide: str = "") -> 
         parts.append(format_html('<rect class="core-track" y="13" width="{}" height="3"/>', glyphs.WIDTH))
         parts += [_segment(segment, "core", 13, 3) for segment in drawn.core]
     parts.append(mark_safe(f'<rect class="frame" width="{glyphs.WIDTH}" height="12"/>'))  # noqa: S308  # numbers only
-    text = _("GPU %(index)s: %(used)s of %(total)s units held by %(pods)s pods") % {
-        "index": drawn.index, "used": drawn.used, "total": drawn.total, "pods": drawn.holders,
-    }  # fmt: skip
+    text = words.say("glyph.bar", index=drawn.index, used=drawn.used, total=drawn.total, pods=drawn.holders)
     if drawn.core_total:
-        text += _(", compute %(used)s of %(total)s %%") % {"used": drawn.core_used, "total": drawn.core_total}
+        text += words.say("glyph.core", used=drawn.core_used, total=drawn.core_total)
     if drawn.over:
-        text += _(", over-allocated")
+        text += words.say("glyph.over")
     if not drawn.healthy:
-        text += _(", unhealthy")
+        text += words.say("glyph.unhealthy")
     flags = f"{'is-over ' if drawn.over else ''}{'' if drawn.healthy else 'is-unhealthy '}{wide}"
     return format_html(
         '<svg class="glyph bar {}" width="{}" height="16" viewBox="0 0 {} 16" preserveAspectRatio="none" role="img"'
@@ -199,8 +208,8 @@ def slots_glyph(row: Mapping[str, Any]) -> SafeString:
         parts.append(format_html('<rect class="frame" x="{}" width="16" height="12"/>', x))
     if drawn.limit_x is not None:
         parts.append(format_html('<rect class="limit" x="{}" width="2" height="16"/>', drawn.limit_x))
-    which = "" if drawn.indexed else _(" (the API does not tell which)")
-    text = _("%(used)s of %(total)s whole cards held") % {"used": drawn.used, "total": drawn.total} + which
+    text = words.say("glyph.slots", used=drawn.used, total=drawn.total)
+    text += "" if drawn.indexed else words.say("glyph.which")
     return format_html(
         '<svg class="glyph slots {}" width="{}" height="16" viewBox="0 0 {} 16" role="img" aria-label="{}">'
         '<title>{}</title>{}</svg><span class="count-text">{}/{}</span>',
@@ -219,20 +228,13 @@ def _segment(segment: glyphs.Segment, css: str, y: int, height: int) -> SafeStri
 @register.simple_tag
 def extras(row: Mapping[str, Any]) -> SafeString:
     """Name what is not on a card: pending, orphan and releasing amounts, each with its pattern and word."""
-    shown: list[SafeString] = []
-    unit = ngettext
-    if row["memory_units_pending"]:
-        count = row["memory_units_pending"]
-        shown.append(_extra("dots", "tone-warn", unit("%(n)s unit pending", "%(n)s units pending", count) % {"n": count}))
-    if row["memory_units_orphan"]:
-        count = row["memory_units_orphan"]
-        shown.append(_extra("cross", "tone-bad", unit("%(n)s unit orphan", "%(n)s units orphan", count) % {"n": count}))
-    if row["memory_units_releasing"]:
-        count = row["memory_units_releasing"]
-        shown.append(_extra("hatch", "quiet", unit("%(n)s unit releasing", "%(n)s units releasing", count) % {"n": count}))
-    if row["cards_releasing"]:
-        count = row["cards_releasing"]
-        shown.append(_extra("hatch", "quiet", unit("%(n)s card releasing", "%(n)s cards releasing", count) % {"n": count}))
+    kinds = (
+        ("dots", "tone-warn", "extra.pending", row["memory_units_pending"]),
+        ("cross", "tone-bad", "extra.orphan", row["memory_units_orphan"]),
+        ("hatch", "quiet", "extra.releasing", row["memory_units_releasing"]),
+        ("hatch", "quiet", "extra.cards", row["cards_releasing"]),
+    )
+    shown = (_extra(pattern, tone, words.say_count(key, count)) for pattern, tone, key, count in kinds if count)
     return format_html_join("", "{}", ((piece,) for piece in shown))
 
 

@@ -118,3 +118,89 @@ def sign(kind: str, value: object) -> Sign:
     """Return how a state looks; a value that nobody listed is shown as it is, with a question mark."""
     found = SIGNS[kind].get(str(value))
     return found or Sign("none", "help-circle", str(value) or _("Unknown"))
+
+
+# Sentences that pages and their script both say: templates through ``say``, the script through words.js.
+SENTENCES: dict[str, str | Promise] = {
+    "age.s": _("%(count)s s"),
+    "age.min": _("%(count)s min"),
+    "age.h": _("%(count)s h"),
+    "age.d": _("%(count)s d"),
+    "age.ago": _("%(amount)s ago"),
+    "age.ahead": _("in %(amount)s"),
+    "glyph.bar": _("GPU %(index)s: %(used)s of %(total)s units held by %(pods)s pods"),
+    "glyph.core": _(", compute %(used)s of %(total)s %%"),
+    "glyph.over": _(", over-allocated"),
+    "glyph.unhealthy": _(", unhealthy"),
+    "glyph.slots": _("%(used)s of %(total)s whole cards held"),
+    "glyph.which": _(" (the API does not tell which)"),
+    "glyph.none": _("The node reports no GPU cards in any mode."),
+    "extra.pending.one": _("1 unit pending"),
+    "extra.pending.many": _("%(n)s units pending"),
+    "extra.orphan.one": _("1 unit orphan"),
+    "extra.orphan.many": _("%(n)s units orphan"),
+    "extra.releasing.one": _("1 unit releasing"),
+    "extra.releasing.many": _("%(n)s units releasing"),
+    "extra.cards.one": _("1 card releasing"),
+    "extra.cards.many": _("%(n)s cards releasing"),
+    "mode.undeclared": _("Unknown"),
+    "node.notready": _("Not ready"),
+    "node.cordoned": _("Cordoned"),
+    "node.drift.one": _("1 label differs from the pool"),
+    "node.drift.many": _("%(n)s labels differ from the pool"),
+    "node.warnings.one": _("1 warning"),
+    "node.warnings.many": _("%(n)s warnings"),
+    "node.no_pool": _("in no pool"),
+    "node.cards": _("%(cards)s × %(model)s"),
+    "sum.units": _("units · %(percent)s"),
+    "sum.cards": _("cards · %(percent)s"),
+}
+
+
+def say(key: str, **values: object) -> str:
+    """Fill a sentence."""
+    return str(SENTENCES[key]) % values
+
+
+def say_count(key: str, count: int) -> str:
+    """Fill a counted sentence."""
+    return say(f"{key}.one" if count == 1 else f"{key}.many", n=count)
+
+
+# What only the script says.
+SCRIPT_ONLY: dict[str, str | Promise] = {
+    "live.connecting": _("connecting"),
+    "live.live": _("live · %(age)s"),
+    "live.polled": _("every %(seconds)s s · %(age)s"),
+    "live.stale": _("stale since %(time)s"),
+    "live.signed_out": _("signed out"),
+    "live.none": _("no numbers yet"),
+    "live.back": _("Live again."),
+    "live.lost": _("The connection was lost; numbers are from %(time)s."),
+    "live.changed.one": _("1 node changed."),
+    "live.changed.many": _("%(n)s nodes changed."),
+    "board.shown": _("%(shown)s of %(total)s nodes"),
+    "panel.card": _("GPU %(index)s"),
+    "panel.cards": _("Whole cards"),
+    "panel.unplaced": _("On no card"),
+    "panel.free": _("%(free)s units free"),
+    "panel.free_cards": _("%(free)s cards free"),
+    "panel.units": _("%(n)s units"),
+    "panel.core": _("%(n)s %% compute"),
+    "panel.whole": _("%(n)s cards"),
+    "panel.releasing": _("releasing"),
+    "panel.nobody": _("Nobody holds it."),
+    "panel.which": _("The API server does not tell which card a pod has."),
+    "panel.page": _("Open the node's page"),
+    "panel.drift": _("%(key)s is %(found)s; the pool wants %(wanted)s"),
+    "panel.absent": _("not there"),
+    "panel.gone": _("This node is gone."),
+    "log.following": _("following"),
+    "log.paused": _("paused"),
+    "log.failed": _("The log could not be read: %(reason)s"),
+}
+
+
+def for_script() -> dict[str, str]:
+    """Return every sentence of the script in the reader's language."""
+    return {key: str(sentence) for key, sentence in {**SENTENCES, **SCRIPT_ONLY}.items()}

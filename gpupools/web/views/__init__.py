@@ -1,0 +1,1 @@
+"""The HTML door: one module per part of the navigation. Parse, call a service, show."""

@@ -1,0 +1,134 @@
+// What every page can do: ages, menus, the drawer, rows that can be added, line numbers, and parts that follow
+// the server. Everything here is a comfort: the pages work without it, only not by themselves.
+import { startAges, tellAll } from "./ages.js";
+import { morph } from "./morph.js";
+
+// ---- menus and the drawer
+function startMenus() {
+  const open = () => document.querySelectorAll("details.menu[open]");
+  document.addEventListener("click", (event) => {
+    for (const menu of open()) if (!menu.contains(event.target)) menu.open = false;
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    for (const menu of open()) {
+      menu.open = false;
+      menu.querySelector("summary").focus();
+    }
+    closeDrawer();
+  });
+}
+
+const drawer = document.getElementById("nav");
+const opener = document.querySelector(".drawer-open");
+
+function closeDrawer() {
+  if (!drawer?.classList.contains("open")) return;
+  drawer.classList.remove("open");
+  opener?.focus();
+}
+
+function startDrawer() {
+  opener?.addEventListener("click", (event) => {
+    event.preventDefault();
+    drawer.classList.add("open");
+    drawer.querySelector("a")?.focus();
+  });
+  for (const closer of document.querySelectorAll(".drawer-close, .scrim")) {
+    closer.addEventListener("click", (event) => {
+      event.preventDefault();
+      closeDrawer();
+    });
+  }
+}
+
+// ---- rows of keys and values
+function startRows() {
+  for (const list of document.querySelectorAll("[data-rows]")) {
+    const template = list.querySelector("template");
+    const add = list.querySelector("[data-add-row]");
+    add?.removeAttribute("hidden");
+    add?.addEventListener("click", () => {
+      const row = template.content.cloneNode(true);
+      list.querySelector(".rows").append(row);
+      list.querySelector(".rows").lastElementChild.querySelector("input").focus();
+    });
+    list.addEventListener("click", (event) => {
+      const button = event.target.closest("[data-remove-row]");
+      if (!button) return;
+      button.closest(".row-edit").remove();
+      add?.focus();
+    });
+  }
+}
+
+// ---- line numbers beside a text
+function startEditors() {
+  for (const editor of document.querySelectorAll("[data-editor]")) {
+    const area = editor.querySelector("textarea");
+    const numbers = editor.querySelector(".editor-lines");
+    let shown = 0;
+    const count = () => {
+      const lines = area.value.split("\n").length;
+      if (lines === shown) return;
+      shown = lines;
+      numbers.textContent = Array.from({ length: lines }, (_, index) => index + 1).join("\n");
+    };
+    const follow = () => {
+      numbers.scrollTop = area.scrollTop;
+    };
+    area.addEventListener("input", count);
+    area.addEventListener("scroll", follow);
+    count();
+  }
+}
+
+// ---- a choice that loads another page at once
+function startChoices() {
+  for (const control of document.querySelectorAll("[data-submit-on-change]")) {
+    control.addEventListener("change", () => control.form.requestSubmit());
+  }
+  for (const button of document.querySelectorAll("[data-hide-with-script]")) button.hidden = true;
+}
+
+// ---- parts of the page that follow the server
+const SLOWEST_MS = 30_000;
+
+function startRefresh() {
+  const seconds = Number(document.body.dataset.refreshSeconds || 0);
+  if (!seconds) return;
+  let wait = seconds * 1000;
+  const round = async () => {
+    if (!document.hidden) wait = (await refresh()) ? seconds * 1000 : Math.min(wait * 2, SLOWEST_MS);
+    setTimeout(round, wait * (0.9 + Math.random() * 0.2));
+  };
+  setTimeout(round, wait);
+  document.addEventListener("visibilitychange", () => document.hidden || refresh());
+}
+
+async function refresh() {
+  let page;
+  try {
+    const answer = await fetch(window.location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    if (!answer.ok) return false;
+    page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  } catch {
+    return false;
+  }
+  for (const part of document.querySelectorAll("[data-live][id]")) {
+    const newer = page.getElementById(part.id);
+    if (newer) morph(part, newer);
+  }
+  tellAll();
+  document.dispatchEvent(new CustomEvent("refreshed"));
+  return true;
+}
+
+startAges();
+startMenus();
+startDrawer();
+startRows();
+startEditors();
+startChoices();
+startRefresh();
+document.querySelector("[data-focus-first]")?.focus();
