@@ -103,9 +103,7 @@ def members(pool: NodePool, nodes: Iterable[GpuNode]) -> list[GpuNode]:
     label, value = pool_label(pool.cluster), pool.pool_id or pool.name
     named = set(pool.node_names) if pool.cluster.provider == Cluster.Provider.KUBERNETES else set()
     return [
-        node
-        for node in nodes
-        if node.labels.get(label) == value or (node.name in named and label not in node.labels)
+        node for node in nodes if node.labels.get(label) == value or (node.name in named and label not in node.labels)
     ]
 
 

@@ -1,0 +1,272 @@
+"""Node pools: create, edit, scale, delete. Each checks the rules, writes row and audit, and queues one push.
+
+What is then done in the cluster is in poolpushes.py; what others did to pools there, in poolsync.py. Whatever would
+change the mode of an existing node becomes a request for a mode change here, and is never pushed directly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from gpupools.clusters.port import PoolSpec
+from gpupools.domain.changes import OPEN
+from gpupools.domain.gpus import GpuNode, Taint
+from gpupools.errors import Conflict, Invalid
+from gpupools.models import Cluster, ModeChange, NodePool, Push, Role
+from gpupools.services import audit, changes, poolrules, pushes
+from gpupools.services.access import Actor
+from gpupools.services.gateways import kubernetes_of
+from gpupools.services.poolspecs import members, names, nodes_of, spec_of, taints_to_json, target_of, to_json, unlike
+
+__all__ = ["create", "delete", "edit", "nodes_of", "scale"]
+
+
+def create(
+    actor: Actor,
+    cluster: Cluster,
+    *,
+    name: str,
+    mode: str,
+    policy: str | None = None,
+    instance_types: Sequence[str] = (),
+    desired_size: int = 0,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Taint | Mapping[str, str]] | None = None,
+    node_names: Sequence[str] = (),
+    vswitch_ids: Sequence[str] = (),
+    reason: str = "",
+) -> NodePool:
+    """Make a node pool: of new machines on ACK, over the named nodes on plain Kubernetes.
+
+    Where named nodes are in another mode today, the pool starts without a mode, and a request for the mode change
+    is made with ``reason``. Raises Invalid with an error per field, Conflict when a race for the name is lost.
+    """
+    actor.require(Role.OPERATOR, cluster)
+    spec = poolrules.checked(
+        cluster,
+        name=name.strip(),
+        mode=mode,
+        policy=policy,
+        instance_types=instance_types,
+        desired_size=desired_size,
+        labels=labels or {},
+        taints=poolrules.as_taints(taints or ()),
+        node_names=node_names,
+        vswitch_ids=vswitch_ids,
+    )
+    other = _checked_nodes(cluster, spec)
+    if other and not reason.strip():
+        raise Invalid.field(
+            "reason",
+            f"{names(other)} would change mode, which an administrator must approve: say why it is wanted.",
+            code="required",
+        )
+    assert spec.mode is not None  # noqa: S101  # checked() refuses a pool without a mode
+    try:
+        with transaction.atomic():
+            pool = _write(cluster, spec, declares_mode=not other)
+            pushes.enqueue(
+                actor,
+                kind="pool.create",
+                cluster=cluster,
+                target=target_of(pool),
+                payload={"pool": pool.pk, "spec": to_json(spec_of(pool))},
+            )
+            audit.record(actor, "pool.create", pool, **to_json(spec))
+            if other:
+                changes.request(
+                    actor,
+                    pool,
+                    target_mode=spec.mode,
+                    target_policy=spec.policy,
+                    holders=ModeChange.Holders.WAIT,
+                    reason=reason.strip(),
+                )
+    except IntegrityError as error:
+        raise Conflict("A node pool of this name was made meanwhile.", code="taken", name=spec.name) from error
+    return pool
+
+
+def edit(
+    actor: Actor,
+    pool: NodePool,
+    *,
+    labels: Mapping[str, str] | None = None,
+    taints: Iterable[Taint | Mapping[str, str]] | None = None,
+    update_nodes: bool = False,
+    version: int | None = None,
+) -> NodePool:
+    """Change a pool's free labels and taints; None leaves them as they are. Its mode needs a mode change.
+
+    On ACK only ``update_nodes`` carries the edit to nodes that exist; elsewhere there are no others. ``version`` is
+    the one that the person saw: Conflict (code ``stale``) when the pool was edited since.
+    """
+    actor.require(Role.OPERATOR, pool.cluster)
+    _check_free(pool)
+    wanted_labels = dict(pool.labels) if labels is None else dict(labels)
+    wanted_taints = pool.taints if taints is None else taints_to_json(poolrules.as_taints(taints))
+    poolrules.check_edit(pool.cluster, wanted_labels, poolrules.as_taints(wanted_taints))
+    update_nodes = update_nodes or pool.cluster.provider == Cluster.Provider.KUBERNETES
+    if update_nodes:
+        _check_no_mode_change(pool)
+    with transaction.atomic():
+        before = spec_of(pool)
+        seen = pool.version if version is None else version
+        moved = NodePool.objects.filter(pk=pool.pk, version=seen).update(
+            labels=wanted_labels,
+            taints=wanted_taints,
+            state=NodePool.State.UPDATING,
+            error="",
+            version=F("version") + 1,
+        )
+        if not moved:
+            raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
+        _push_modify(actor, pool, before=before, update_nodes=update_nodes)
+        audit.record(
+            actor,
+            "pool.edit",
+            pool,
+            labels={"old": dict(before.labels), "new": wanted_labels},
+            taints={"old": taints_to_json(before.taints), "new": wanted_taints},
+            update_nodes=update_nodes,
+        )
+    return pool
+
+
+def scale(actor: Actor, pool: NodePool, *, desired_size: int) -> NodePool:
+    """Set how many machines an ACK pool shall have. The size is absolute, so doing it twice changes nothing."""
+    actor.require(Role.OPERATOR, pool.cluster)
+    _check_free(pool)
+    poolrules.check_size(pool.cluster, desired_size)
+    with transaction.atomic():
+        before = spec_of(pool)
+        moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
+            desired_size=desired_size, state=NodePool.State.UPDATING, error="", version=F("version") + 1
+        )
+        if not moved:
+            raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
+        _push_modify(actor, pool, before=before, update_nodes=False)
+        audit.record(actor, "pool.scale", pool, old=before.desired_size, new=desired_size)
+    return pool
+
+
+@transaction.atomic
+def delete(actor: Actor, pool: NodePool, *, force: bool = False, reason: str = "") -> None:
+    """Delete a pool. On ACK its machines go with it, so a pool with nodes needs ``force`` and a reason.
+
+    Elsewhere its nodes stay, keep their mode, and lose the pool's own labels and taints.
+    """
+    actor.require(Role.OPERATOR, pool.cluster)
+    _check_free(pool)
+    nodes = int(pool.seen.get("total_nodes") or 0)
+    if pool.cluster.provider == Cluster.Provider.ACK and nodes:
+        if not force:
+            raise Conflict(
+                f"{pool.name} has {nodes} nodes; deleting it releases their machines. "
+                "Scale it to 0 first, or delete it by force.",
+                code="has-nodes",
+                nodes=nodes,
+            )
+        if not reason.strip():
+            raise Invalid.field("reason", "Say why a pool with nodes is deleted.", code="required")
+    moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
+        state=NodePool.State.DELETING, error="", version=F("version") + 1
+    )
+    if not moved:
+        raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
+    pool.refresh_from_db()
+    pushes.enqueue(
+        actor,
+        kind="pool.delete",
+        cluster=pool.cluster,
+        target=target_of(pool),
+        payload={"pool": pool.pk, "force": force},
+    )
+    audit.record(actor, "pool.delete", pool, force=force, nodes=nodes, reason=reason.strip())
+
+
+def _checked_nodes(cluster: Cluster, spec: PoolSpec) -> list[GpuNode]:
+    """Check the named nodes against the cluster as it is now; return those that are in another mode."""
+    if cluster.provider == Cluster.Provider.ACK:
+        return []
+    with kubernetes_of(cluster) as kubernetes:
+        nodes = kubernetes.nodes()
+    poolrules.check_nodes(cluster, spec, nodes)
+    named = set(spec.node_names)
+    return unlike([node for node in nodes if node.name in named], spec.mode, spec.policy)
+
+
+def _write(cluster: Cluster, spec: PoolSpec, *, declares_mode: bool) -> NodePool:
+    """Make the row, in the place of a pool of this name that is gone."""
+    columns = {
+        "pool_id": "",
+        "mode": spec.mode.value if spec.mode and declares_mode else "",
+        "policy": spec.policy.value if spec.policy and declares_mode else "",
+        "labels": dict(spec.labels),
+        "taints": taints_to_json(spec.taints),
+        "instance_types": list(spec.instance_types),
+        "desired_size": spec.desired_size,
+        "node_names": list(spec.node_names),
+        "vswitch_ids": list(spec.vswitch_ids),
+        "state": NodePool.State.PENDING,
+        "seen": {},
+        "error": "",
+        "synced_at": None,
+        "created_at": timezone.now(),
+    }
+    gone = NodePool.objects.filter(cluster=cluster, name=spec.name, state=NodePool.State.GONE)
+    if gone.update(version=F("version") + 1, **columns):
+        return NodePool.objects.select_related("cluster").get(cluster=cluster, name=spec.name)
+    return NodePool.objects.create(cluster=cluster, name=spec.name, **columns)
+
+
+def _push_modify(actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes: bool) -> None:
+    pool.refresh_from_db()
+    pushes.enqueue(
+        actor,
+        kind="pool.modify",
+        cluster=pool.cluster,
+        target=target_of(pool),
+        payload={
+            "pool": pool.pk,
+            "spec": to_json(spec_of(pool)),
+            "before": to_json(before),
+            "update_nodes": update_nodes,
+        },
+    )
+
+
+def _check_free(pool: NodePool) -> None:
+    """Refuse while the pool is gone, held by an open mode change, or written to by an operation on its way."""
+    if pool.state == NodePool.State.GONE:
+        raise Conflict(f"{pool.name} is gone from the cluster.", code="gone", pool=pool.name)
+    if ModeChange.objects.filter(pool=pool, state__in=[state.value for state in OPEN]).exists():
+        raise Conflict(
+            f"An open mode change holds {pool.name}; it must be finished, rejected or withdrawn first.",
+            code="change-open",
+            pool=pool.name,
+        )
+    if Push.objects.filter(cluster=pool.cluster, target=target_of(pool), state=Push.State.QUEUED).exists():
+        raise Conflict(
+            f"Another operation on {pool.name} is under way; try again when it is done.", code="busy", pool=pool.name
+        )
+
+
+def _check_no_mode_change(pool: NodePool) -> None:
+    """Refuse an edit whose labels would put nodes of the pool into another mode than they are in."""
+    spec = spec_of(pool)
+    if spec.mode is None:
+        return
+    with kubernetes_of(pool.cluster) as kubernetes:
+        nodes = members(pool, kubernetes.nodes())
+    if other := unlike(nodes, spec.mode, spec.policy):
+        raise Conflict(
+            f"Writing the labels to the nodes would also change the mode of {names(other)}. "
+            "Ask for a mode change of the pool first.",
+            code="would-change-mode",
+            nodes=[node.name for node in other],
+        )
