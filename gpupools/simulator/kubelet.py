@@ -1,0 +1,371 @@
+"""The kubelets of all nodes: they admit bound pods, give them their cards, run their containers and report on them.
+
+A pod's run lives in memory; after a restart of the cluster it is taken up again from the stored status and log.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from gpupools.domain import annotations, objects
+from gpupools.domain.asks import limit_of
+from gpupools.domain.gpus import Pod
+from gpupools.domain.modes import MODE_LABEL
+from gpupools.domain.quantities import parse_quantity
+from gpupools.simulator.addons import ALL_DAEMONS
+from gpupools.simulator.cards import DEVICE_RESOURCES, Grant, grant, wants_cards
+from gpupools.simulator.clock import Clock, parse_stamp
+from gpupools.simulator.containerenv import environment
+from gpupools.simulator.containers import Container, stamp
+from gpupools.simulator.journal import DELETED, Event
+from gpupools.simulator.kinds import Object
+from gpupools.simulator.logs import LogBook
+from gpupools.simulator.machines import hardware_of_node, machine_id_of
+from gpupools.simulator.nodes import has_kubelet
+from gpupools.simulator.podruns import STOP_SECONDS, PodRun
+from gpupools.simulator.programs import Situation, program
+from gpupools.simulator.records import (
+    NORMAL,
+    WARNING,
+    Recorder,
+    condition_is,
+    controller_of,
+    finished,
+)
+from gpupools.simulator.shell import Step
+from gpupools.simulator.store import Store
+
+Key = tuple[str, str]
+
+
+class Kubelet:
+    """Reconciles one bound pod at a time; keys are (namespace, name)."""
+
+    name = "kubelet"
+    kinds = ("Pod", "Node")
+
+    def __init__(self, store: Store, clock: Clock, recorder: Recorder, logs: LogBook) -> None:
+        self._store = store
+        self._clock = clock
+        self._recorder = recorder
+        self._logs = logs
+        self._runs: dict[str, PodRun] = {}
+        self._uids: dict[Key, str] = {}
+        self._on_node: dict[str, set[str]] = {}
+        self._images: dict[str, set[str]] = {}
+
+    def keys_of(self, event: Event) -> Iterable[Key]:
+        """Name a bound pod, and all pods of a node that came, went or became ready."""
+        meta = event.object["metadata"]
+        if event.kind == "Pod":
+            return [(meta["namespace"], meta["name"])] if event.object["spec"].get("nodeName") else []
+        was_ready = event.previous is not None and _node_ready(event.previous.object)
+        if event.type == DELETED or _node_ready(event.object) != was_ready:
+            return [_key(pod) for pod in self._store.pods_on(meta["name"])]
+        return []
+
+    def all_keys(self) -> Iterable[Key]:
+        """Name every bound pod."""
+        return [_key(pod) for pod in self._store.list("Pod") if pod["spec"].get("nodeName")]
+
+    def reconcile(self, key: Key) -> float | None:
+        """Let one pod go on, and store what became of it."""
+        pod = self._store.peek("Pod", *key)
+        uid = pod["metadata"]["uid"] if pod else ""
+        if self._uids.get(key, uid) != uid:
+            self._forget(key)
+        if pod is None or not pod["spec"].get("nodeName"):
+            return None
+        node = self._store.peek("Node", "", pod["spec"]["nodeName"])
+        if node is None:
+            # Nobody is left to end it: what the pod garbage collector does for pods of a node that is gone.
+            self._store.delete("Pod", *key, grace_seconds=0)
+            return None
+        if not has_kubelet(node):
+            return None
+        self._uids[key] = uid
+        if finished(pod):
+            return self._finish(pod)
+        now = self._clock.now()
+        run = self._runs.get(uid)
+        if run is None:
+            if (
+                not _node_ready(node)
+                and not pod["spec"].get("hostNetwork")
+                and not pod["metadata"].get("deletionTimestamp")
+            ):
+                return 1.0
+            run = self._admit(pod, node, now)
+            if run is None:
+                return None
+        if pod["metadata"].get("deletionTimestamp"):
+            return self._stop(pod, run, now)
+        run.advance(now)
+        self._report(pod, run, now)
+        due = run.next_deadline(now)
+        return None if due is None else max(0.0, (due - self._clock.now()).total_seconds() * self._clock.speed)
+
+    # Beginning
+
+    def _admit(self, raw: Object, node: Object, now: datetime) -> PodRun | None:
+        """Take a pod in: check its devices, give it cards and an address, prepare its containers."""
+        pod = objects.convert("Pod", raw)
+        assert isinstance(pod, Pod)  # noqa: S101  # convert returns by kind
+        started = (raw.get("status") or {}).get("startTime")
+        if not started and (problem := self._device_problem(pod, node)):
+            self._refuse(raw, now, problem)
+            return None
+        given = self._grant(pod, node)
+        run = PodRun(
+            uid=pod.uid,
+            node=node["metadata"]["name"],
+            node_ip=_address(node),
+            pod_ip=self._pod_ip(raw, node),
+            admitted=parse_stamp(started) if started else now,
+            speed=self._clock.speed,
+            grant=given,
+        )
+        self._runs[pod.uid] = run
+        self._on_node.setdefault(run.node, set()).add(pod.uid)
+        self._build(raw, pod, run)
+        if given is not None and not given.failed:
+            self._mark_assigned(raw)
+        return run
+
+    def _device_problem(self, pod: Pod, node: Object) -> str:
+        allocatable = (node.get("status") or {}).get("allocatable") or {}
+        others = [
+            other
+            for raw in self._store.pods_on(node["metadata"]["name"])
+            if raw["metadata"]["uid"] in self._runs and raw["metadata"]["uid"] != pod.uid and not finished(raw)
+            for other in [objects.convert("Pod", raw)]
+            if isinstance(other, Pod)
+        ]
+        for resource in DEVICE_RESOURCES:
+            wanted = limit_of(pod.ask, resource)
+            if not wanted:
+                continue
+            taken = sum(limit_of(other.ask, resource) for other in others)
+            available = max(0, parse_quantity(allocatable.get(resource, "0")) - taken)
+            if wanted > available:
+                return (
+                    f"Pod was rejected: Allocate failed due to requested number of devices unavailable for {resource}. "
+                    f"Requested: {wanted}, Available: {available}, which is unexpected"
+                )
+        return ""
+
+    def _refuse(self, raw: Object, now: datetime, problem: str) -> None:
+        def edit(pod: Object) -> None:
+            pod["status"] = {
+                **pod.get("status", {}),
+                "phase": "Failed",
+                "reason": "UnexpectedAdmissionError",
+                "message": problem,
+                "startTime": stamp(now),
+            }
+
+        self._store.change("Pod", *_key(raw), edit, subresource="status")
+        self._recorder.event(
+            raw, WARNING, "UnexpectedAdmissionError", problem, component="kubelet", host=raw["spec"]["nodeName"]
+        )
+
+    def _grant(self, pod: Pod, node: Object) -> Grant | None:
+        hardware = hardware_of_node(node)
+        if hardware is None or not hardware.cards or not wants_cards(pod):
+            return None
+        runs = [self._runs[uid] for uid in self._on_node.get(node["metadata"]["name"], ())]
+        taken = {
+            index for run in runs if run.grant is not None for index, units in run.grant.units.items() if not units
+        }
+        mode = (node["metadata"].get("labels") or {}).get(MODE_LABEL, "")
+        return grant(pod, hardware=hardware, machine_id=machine_id_of(node), mode=mode, taken=taken)
+
+    def _pod_ip(self, raw: Object, node: Object) -> str:
+        known = (raw.get("status") or {}).get("podIP")
+        if known:
+            return str(known)
+        if raw["spec"].get("hostNetwork"):
+            return _address(node)
+        prefix = (node["spec"].get("podCIDR") or "10.64.0.0/24").rsplit(".", 1)[0]
+        used = {self._runs[uid].pod_ip for uid in self._on_node.get(node["metadata"]["name"], ())}
+        return next(ip for number in range(2, 255) if (ip := f"{prefix}.{number}") not in used)
+
+    def _mark_assigned(self, raw: Object) -> None:
+        """What the device plugin writes once it found the allocation that the scheduler made."""
+        notes = raw["metadata"].get("annotations") or {}
+        changes: dict[str, str] = {}
+        if notes.get(annotations.ASSIGNED) == "false":
+            changes[annotations.ASSIGNED] = "true"
+        if document := notes.get(annotations.TOPOLOGY_ALLOCATION):
+            read = json.loads(document)
+            if read.get("assigned") is False:
+                changes[annotations.TOPOLOGY_ALLOCATION] = json.dumps({**read, "assigned": True}, separators=(",", ":"))
+        if not changes:
+            return
+
+        def edit(pod: Object) -> None:
+            pod["metadata"]["annotations"].update(changes)
+
+        self._store.change("Pod", *_key(raw), edit)
+
+    # Containers
+
+    def _build(self, raw: Object, pod: Pod, run: PodRun) -> None:
+        spec, status = raw["spec"], raw.get("status") or {}
+        for place, kind, listed in (
+            (run.init, "initContainerStatuses", spec.get("initContainers") or ()),
+            (run.main, "containerStatuses", spec["containers"]),
+        ):
+            saved = {entry["name"]: entry for entry in status.get(kind) or ()}
+            for index, declared in enumerate(listed):
+                container = self._container(raw, pod, run, declared, index, init=place is run.init)
+                place.append(container)
+                if declared["name"] in saved and status.get("startTime"):
+                    printed = len(self._logs.lines(run.uid, declared["name"]))
+                    container.restore(saved[declared["name"]], printed)
+
+    def _container(self, raw: Object, pod: Pod, run: PodRun, declared: Object, index: int, *, init: bool) -> Container:
+        policy = raw["spec"].get("restartPolicy", "Always")
+        sidecar = init and declared.get("restartPolicy") == "Always"
+        uid, asks = run.uid, pod.ask.init_containers if init else pod.ask.containers
+        devices = run.grant.env(pod, asks[index]) if run.grant is not None else {}
+        env = environment(self._store, raw, declared, node_ip=run.node_ip, pod_ip=run.pod_ip, devices=devices)
+
+        def start(started: datetime) -> Iterator[Step]:
+            return program(
+                Situation(
+                    image=declared["image"],
+                    command=tuple(declared.get("command") or ()),
+                    args=tuple(declared.get("args") or ()),
+                    env=env,
+                    cards=run.grant.visible() if run.grant is not None and devices else (),
+                    started=started,
+                    may_end=policy != "Always",
+                    daemon=_daemon(raw),
+                )
+            )
+
+        def restart_after(code: int) -> bool:
+            if init and not sidecar:
+                return code != 0 and policy != "Never"
+            return sidecar or policy == "Always" or (policy == "OnFailure" and code != 0)
+
+        failed = run.grant.failed if run.grant is not None and devices else ""
+        return Container(
+            name=declared["name"],
+            image=declared["image"],
+            pod_uid=uid,
+            pod_name=f"{raw['metadata']['name']}_{raw['metadata']['namespace']}",
+            speed=self._clock.speed,
+            start_program=start,
+            restart_after=restart_after,
+            images=self._images.setdefault(run.node, set()),
+            tell=self._teller(raw, run.node),
+            open_log=lambda name: self._logs.start(uid, name),
+            print_line=lambda name, line, at: self._logs.write(uid, name, line, at),
+            close_log=lambda name: self._logs.end(uid, name),
+            start_error=_start_error(failed),
+            is_init=init,
+            sidecar=sidecar,
+        )
+
+    def _teller(self, raw: Object, node: str) -> Callable[[str, str, str], None]:
+        def tell(kind: str, reason: str, message: str) -> None:
+            self._recorder.event(raw, kind, reason, message, component="kubelet", host=node)
+
+        return tell
+
+    def _report(self, raw: Object, run: PodRun, now: datetime) -> None:
+        """Store the pod's status when it changed."""
+        current = self._store.peek("Pod", *_key(raw))
+        if current is None:
+            return
+        status = run.status(current.get("status") or {}, now)
+        if status == current.get("status"):
+            return
+
+        def edit(pod: Object) -> None:
+            pod["status"] = status
+
+        self._store.change("Pod", *_key(raw), edit, subresource="status")
+
+    # Ending
+
+    def _stop(self, raw: Object, run: PodRun, now: datetime) -> float | None:
+        """End a pod that is being deleted, at the latest when its grace is over."""
+        meta = raw["metadata"]
+        last = parse_stamp(meta["deletionTimestamp"])
+        if run.stopping_at is None:
+            for container in run.containers:
+                if container.running:
+                    message = f"Stopping container {container.name}"
+                    self._recorder.event(raw, NORMAL, "Killing", message, component="kubelet", host=run.node)
+            soon = now + timedelta(seconds=STOP_SECONDS / self._clock.speed)
+            run.stopping_at = last if _ignores_signals(raw) else min(soon, last)
+        stop_at = min(run.stopping_at, last)
+        if now < stop_at:
+            run.advance(now)
+            return max(0.01, (stop_at - now).total_seconds() * self._clock.speed)
+        run.kill(now)
+        self._report(raw, run, now)
+        self._release(run)
+        current = self._store.peek("Pod", *_key(raw))
+        if current is not None and current["metadata"]["uid"] == run.uid:
+            self._store.delete("Pod", *_key(raw), grace_seconds=0)
+        return None
+
+    def _finish(self, raw: Object) -> None:
+        """Give back what an ended pod held; let it go when it is being deleted."""
+        run = self._runs.get(raw["metadata"]["uid"])
+        if run is not None:
+            self._release(run)
+        if raw["metadata"].get("deletionTimestamp"):
+            self._store.delete("Pod", *_key(raw), grace_seconds=0)
+
+    def _release(self, run: PodRun) -> None:
+        self._runs.pop(run.uid, None)
+        self._on_node.get(run.node, set()).discard(run.uid)
+
+    def _forget(self, key: Key) -> None:
+        """Forget a pod that is gone, with its log."""
+        uid = self._uids.pop(key)
+        if uid in self._runs:
+            self._release(self._runs[uid])
+        self._logs.forget(uid)
+
+
+def _key(pod: Object) -> Key:
+    return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _node_ready(node: Object) -> bool:
+    return condition_is(node.get("status") or {}, "Ready")
+
+
+def _address(node: Object) -> str:
+    addresses: list[dict[str, Any]] = (node.get("status") or {}).get("addresses") or []
+    return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
+
+
+def _daemon(pod: Object) -> str:
+    owner = controller_of(pod)
+    return str(owner["name"]) if owner and owner["kind"] == "DaemonSet" and owner["name"] in ALL_DAEMONS else ""
+
+
+def _ignores_signals(pod: Object) -> bool:
+    """Whether a pod's program catches the signal to end: it then gets its whole grace."""
+    words = (word for container in pod["spec"]["containers"] for word in container.get("command") or ())
+    return any("trap" in word.split() for word in words)
+
+
+def _start_error(failed: str) -> str:
+    if not failed:
+        return ""
+    return (
+        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
+        "unable to start container process: error during container init: error running prestart hook: "
+        f"nvidia-container-cli: device error: {failed}: unknown"
+    )
