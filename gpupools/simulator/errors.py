@@ -39,13 +39,15 @@ class ApiError(Exception):
         self.message = message
         self.causes = tuple(causes)
         self.details = details or {}
+        # Goes into the Status' metadata: a continue token beside a 410.
+        self.list_meta: dict[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """Return the ``kind: Status`` object that goes over the wire."""
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.list_meta,
             "status": "Failure",
             "message": self.message,
             "reason": self.reason,
@@ -83,16 +85,12 @@ def not_found(kind: Kind, name: str) -> ApiError:
 
 def already_exists(kind: Kind, name: str) -> ApiError:
     """409: the name is taken."""
-    return ApiError(
-        409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=_details(kind, name)
-    )
+    return ApiError(409, "AlreadyExists", f'{kind.resource} "{name}" already exists', details=_details(kind, name))
 
 
 def conflict(kind: Kind, name: str, why: str = "") -> ApiError:
     """409: a stale resourceVersion, or a precondition that does not hold."""
-    why = why or (
-        "the object has been modified; please apply your changes to the latest version and try again"
-    )
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
     return ApiError(
         409,
         "Conflict",
@@ -107,9 +105,7 @@ def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = _details(kind, name)
     details["kind"] = kind.kind
-    return ApiError(
-        422, "Invalid", f'{kind.kind_and_group} "{name}" is invalid: {text}', causes, details=details
-    )
+    return ApiError(422, "Invalid", f'{kind.kind_and_group} "{name}" is invalid: {text}', causes, details=details)
 
 
 def forbidden(kind: Kind, name: str, why: str) -> ApiError:

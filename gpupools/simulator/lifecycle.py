@@ -5,33 +5,11 @@ Functions over plain dicts; it knows no store, and time only as an argument.
 
 from __future__ import annotations
 
-import secrets
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
 
 from gpupools.simulator import errors, ownership
 from gpupools.simulator.kinds import Kind, Object
-
-NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-
-
-def stamp(moment: datetime) -> str:
-    """Return a time as metav1.Time has it: UTC, whole seconds."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def copy_of(value: Any) -> Any:
-    """Return a copy of decoded JSON that shares no dict and no list with the original."""
-    if isinstance(value, dict):
-        return {key: copy_of(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [copy_of(inner) for inner in value]
-    return value
-
-
-def generated_name(prefix: str) -> str:
-    """Return ``prefix`` with five random letters, as generateName does."""
-    return prefix[:58] + "".join(secrets.choice(NAME_ALPHABET) for _ in range(5))
+from gpupools.simulator.values import copy_of, stamp
 
 
 def held(obj: Object) -> bool:
@@ -93,9 +71,7 @@ def merged_for_update(row: Kind, new: Object, old: Object, subresource: str) -> 
                 "FieldValueForbidden",
                 "metadata.finalizers",
                 "Forbidden: no new finalizers can be added if the object is being deleted, "
-                f"found new finalizers []string{{{', '.join(repr(item) for item in added)}}}".replace(
-                    "'", '"'
-                ),
+                f"found new finalizers []string{{{', '.join(repr(item) for item in added)}}}".replace("'", '"'),
             )
             raise errors.invalid(row, meta["name"], [cause])
     return new

@@ -53,7 +53,7 @@ class LogBook:
         self._current[key] = ContainerLog()
 
     def write(self, uid: str, container: str, text: str, at: datetime) -> None:
-        """Append text (one or several lines) printed at ``at``; starts the first run when none was started."""
+        """Append text (one or several lines) printed at ``at``; starts the first run when none was."""
         log = self._current.setdefault((uid, container), ContainerLog())
         for line in text.splitlines():
             log.lines.append((at, line))

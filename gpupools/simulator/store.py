@@ -8,32 +8,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from gpupools.simulator import defaults, errors, ownership, validation
 from gpupools.simulator.journal import ADDED, DELETED, MODIFIED, Event, Feed, Journal, Stored
 from gpupools.simulator.kinds import KINDS, Kind, Object
-from gpupools.simulator.lifecycle import (
-    body,
-    copy_of,
-    generated_name,
-    held,
-    mark_deleted,
-    merged_for_update,
-    same,
-    stamp,
-)
+from gpupools.simulator.lifecycle import body, held, mark_deleted, merged_for_update, same
+from gpupools.simulator.values import copy_of, generated_name, stamp, utc_now
 
 # Every cluster has these from its first second on.
 BORN_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
 Key = tuple[str, str]
-
-
-def utc_now() -> datetime:
-    """Return the wall clock's time."""
-    return datetime.now(UTC)
 
 
 class Store:
@@ -44,9 +31,7 @@ class Store:
     ``errors.ApiError`` with the status, reason and wording of the API server.
     """
 
-    def __init__(
-        self, *, now: Callable[[], datetime] = utc_now, journal_size: int = 8192, version: int = 1
-    ) -> None:
+    def __init__(self, *, now: Callable[[], datetime] = utc_now, journal_size: int = 8192, version: int = 1) -> None:
         self.now = now
         self.version = version
         # Raised by every write of objects or shelves; the state file is written when it moved.
@@ -266,6 +251,22 @@ class Store:
             return self._remove(before, new)
         return self._put(row, new, before)
 
+    def bind_stored(self, pod: Object, moment: str) -> Stored:
+        """Store a pod that was just given its nodeName, with the condition PodScheduled that goes with it."""
+        row = KINDS["Pod"]
+        before = self.stored("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+        status = pod.setdefault("status", {})
+        others = [entry for entry in status.get("conditions") or () if entry.get("type") != "PodScheduled"]
+        scheduled = {
+            "type": "PodScheduled",
+            "status": "True",
+            "lastProbeTime": None,
+            "lastTransitionTime": moment,
+            "observedGeneration": pod["metadata"].get("generation", 1),
+        }
+        status["conditions"] = [*others, scheduled]
+        return self._put(row, pod, before)
+
     # State that is kept with the objects
 
     def shelf(self, name: str) -> dict[str, Any]:
@@ -280,9 +281,7 @@ class Store:
         """Return all shelves by name, for the state file."""
         return self._shelves
 
-    def load(
-        self, objects: Iterable[tuple[str, Object]], shelves: dict[str, dict[str, Any]], version: int
-    ) -> None:
+    def load(self, objects: Iterable[tuple[str, Object]], shelves: dict[str, dict[str, Any]], version: int) -> None:
         """Fill an empty store from a state file; ``version`` is the first one that nobody has seen."""
         self.version = version
         for kind, obj in objects:

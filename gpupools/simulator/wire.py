@@ -1,0 +1,242 @@
+"""Requests and answers of the HTTP API: parsed paths and queries, content negotiation, bodies, streams.
+
+Knows ASGI scopes and the kinds table; does nothing to objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+import yaml
+
+from gpupools.simulator.errors import ApiError, Cause, bad_request
+from gpupools.simulator.kinds import BY_RESOURCE, Kind, Object
+
+JSON = "application/json"
+BODY_LIMIT_BYTES = 3 * 1024 * 1024
+
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What shape of answer the client takes: "", "Table", "PartialObjectMetadata(List)", or discovery's."""
+
+    shape: str = ""
+    group: str = ""
+    version: str = ""
+
+
+@dataclass(slots=True)
+class Request:
+    """One HTTP request. ``query`` keeps the last value of a name, ``all_query`` all pairs."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    headers: Mapping[str, str]
+    body: bytes = b""
+
+    def flag(self, name: str) -> bool:
+        """Return a boolean of the query, as Go reads it: present and empty is true."""
+        value = self.query.get(name)
+        return value is not None and value.lower() not in ("0", "false", "f", "no")
+
+    def number(self, name: str) -> int | None:
+        """Return a whole number of the query, None when absent; 400 when it is none."""
+        value = self.query.get(name, "")
+        if not value:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+
+    @property
+    def manager(self) -> str:
+        """The field manager: the query's, else the client's program name, as the API server takes it."""
+        return self.query.get("fieldManager") or self.headers.get("user-agent", "unknown").partition("/")[0]
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored; 422 for anything but ``All``."""
+        value = self.query.get("dryRun", "")
+        if value not in ("", "All"):
+            message = f'Unsupported value: "{value}": supported values: "All"'
+            raise ApiError(
+                422,
+                "Invalid",
+                f'{self.method.title()}Options.meta.k8s.io "" is invalid: dryRun: {message}',
+                [Cause("FieldValueNotSupported", "dryRun", message)],
+            )
+        return value == "All"
+
+    def content_type(self) -> str:
+        """Return the body's media type without parameters; JSON when the client names none."""
+        return self.headers.get("content-type", JSON).partition(";")[0].strip().lower() or JSON
+
+    def decoded(self) -> Any:
+        """Return the JSON or YAML body as Python values; 400 when it cannot be read, 415 when it is neither."""
+        media = self.content_type()
+        if media.endswith("yaml"):
+            try:
+                return yaml.load(self.body, Loader=yaml.CSafeLoader)  # noqa: S506  # the safe loader, in C
+            except yaml.YAMLError as error:
+                raise bad_request(f"error decoding YAML: {error}") from error
+        if not media.endswith("json"):
+            raise unsupported_media_type(media)
+        try:
+            return msgspec.json.decode(self.body)
+        except msgspec.DecodeError as error:
+            raise bad_request(f"the object provided is unrecognized (must be of type Object): {error}") from error
+
+    def object(self) -> Object:
+        """Return the body when it is an object; 400 otherwise."""
+        found = self.decoded()
+        if not isinstance(found, dict):
+            raise bad_request("the object provided is unrecognized (must be of type Object)")
+        return found
+
+    def form(self) -> Form:
+        """Return the first shape offered in Accept that we can answer; 406 when there is none.
+
+        A client that asks for protobuf first and takes JSON too gets JSON.
+        """
+        accept = self.headers.get("accept", "")
+        if not accept.strip():
+            return Form()
+        for offer in accept.split(","):
+            media, *parameters = (part.strip() for part in offer.split(";"))
+            if media.lower() not in (JSON, "*/*", "application/*"):
+                continue
+            given = dict(part.split("=", 1) for part in parameters if "=" in part)
+            shape = given.get("as", "")
+            if shape in ("", "Table", "PartialObjectMetadata", "PartialObjectMetadataList"):
+                if shape and given.get("v", "v1") not in ("v1", "v1beta1"):
+                    continue
+                return Form(shape, given.get("g", ""), given.get("v", ""))
+            if shape == "APIGroupDiscoveryList" and given.get("v") in ("v2", "v2beta1"):
+                return Form(shape, given.get("g", ""), given["v"])
+        raise ApiError(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json, application/json;stream=watch",
+        )
+
+
+def unsupported_media_type(media: str) -> ApiError:
+    """415: a body that is neither JSON nor YAML, or a patch of an unknown kind."""
+    return ApiError(
+        415,
+        "UnsupportedMediaType",
+        "the body of the request was in an unknown format - accepted media types include: "
+        f"application/json, application/yaml (not {media})",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """An answer in chunks, sent as they come; ends with the iterator, the client, or the server."""
+
+    chunks: AsyncIterator[bytes]
+    content_type: str = JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path names: a kind, perhaps a namespace, an object, a subresource."""
+
+    row: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    # events.k8s.io/v1 shows the same objects as v1 events in other words.
+    group: str = ""
+
+    @property
+    def resource(self) -> str:
+        """``pods`` or ``pods/log``, as rules name it."""
+        return f"{self.row.plural}/{self.subresource}" if self.subresource else self.row.plural
+
+
+# A view of another kind's objects: (group, version, plural) -> the kind that is stored.
+ALIASES: Mapping[tuple[str, str, str], tuple[str, str, str]] = {
+    ("events.k8s.io", "v1", "events"): ("", "v1", "events"),
+}
+
+
+def parse_target(path: str) -> Target | None:
+    """Return what a resource path names, None when it is not one of ours."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) >= 3:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) >= 4:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    found = ALIASES.get((group, version, rest[0]), (group, version, rest[0]))
+    row = BY_RESOURCE.get(found)
+    if row is None or len(rest) > 3 or (namespace and not row.namespaced) or "" in rest:
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    subresource = rest[2] if len(rest) > 2 else ""
+    if subresource and subresource not in row.subresources:
+        return None
+    if name and row.namespaced and not namespace:
+        return None
+    return Target(row, namespace, name, subresource, group)
+
+
+def parse_request(scope: Mapping[str, Any], body: bytes) -> Request:
+    """Build the request from an ASGI scope; of repeated headers the last one counts."""
+    headers: dict[str, str] = {}
+    for key, value in scope["headers"]:
+        name = key.decode("latin-1").lower()
+        if name == "accept" and name in headers:
+            headers[name] += "," + value.decode("latin-1")
+        else:
+            headers[name] = value.decode("latin-1")
+    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+    return Request(scope["method"], scope["path"], query, headers, body)
+
+
+@dataclass(slots=True)
+class Body:
+    """Collects a request's body up to the limit."""
+
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
+
+    async def read(self, receive: Receive) -> bytes:
+        """Return the whole body; 413 when it is too large."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return b""
+            part = message.get("body", b"")
+            self.size += len(part)
+            if self.size > BODY_LIMIT_BYTES:
+                raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {BODY_LIMIT_BYTES}")
+            self.parts.append(part)
+            if not message.get("more_body"):
+                return b"".join(self.parts)
