@@ -32,20 +32,23 @@ if epoch > mine or (epoch == mine and sequence >= next) then
   return {0, epoch, sequence}
 end
 redis.call('SET', KEYS[1], ARGV[4])
-redis.call('HSET', KEYS[2], 'epoch', mine, 'sequence', next, 'taken_at', ARGV[3], 'error', '')
+redis.call('HSET', KEYS[2], 'epoch', mine, 'sequence', next, 'taken_at', ARGV[3], 'error', ARGV[5])
 return {1, mine, next}
 """
+# An error may be told of numbers that an earlier epoch has published; only the epoch's holder makes them younger.
 _PULSE = """
 local epoch = tonumber(redis.call('HGET', KEYS[1], 'epoch') or '0')
-if epoch ~= tonumber(ARGV[1]) then
-  return 0
-end
-local seen = tonumber(redis.call('HGET', KEYS[1], 'taken_at') or '0')
-if seen < tonumber(ARGV[2]) then
-  redis.call('HSET', KEYS[1], 'taken_at', ARGV[2])
+local mine = tonumber(ARGV[1])
+if epoch > mine or (epoch < mine and ARGV[3] == '') then
+  return ''
 end
 redis.call('HSET', KEYS[1], 'error', ARGV[3])
-return 1
+local seen = redis.call('HGET', KEYS[1], 'taken_at') or '0'
+if epoch == mine and tonumber(seen) < tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[1], 'taken_at', ARGV[2])
+  return ARGV[2]
+end
+return seen
 """
 
 
@@ -89,23 +92,26 @@ def _away(error: Exception) -> Unreachable:
     )
 
 
-def store(cluster_id: int, picture: Picture) -> None:
+def store(cluster_id: int, picture: Picture, *, error: str = "") -> None:
     """Write a picture; raise Outranked when a higher epoch, or this sequence, is there already.
 
-    Raises Unreachable when the broker is away.
+    ``error`` says why the picture does not follow the cluster in everything. Raises Unreachable when the broker is
+    away.
     """
-    arguments = [picture.epoch, picture.sequence, repr(picture.taken_at), _ENCODER.encode(picture)]
+    arguments = [picture.epoch, picture.sequence, repr(picture.taken_at), _ENCODER.encode(picture), error]
     stored, epoch, sequence = _run(_STORE, list(_keys(cluster_id)), arguments)
     if not stored:
         raise Outranked(epoch=int(epoch), sequence=int(sequence))
 
 
-def confirm(cluster_id: int, *, epoch: int, taken_at: float, error: str = "") -> bool:
+def confirm(cluster_id: int, *, epoch: int, taken_at: float, error: str = "") -> float | None:
     """Say that the picture was still true at ``taken_at`` (seconds since 1970), or why nobody knows.
 
-    Returns False when another epoch is published. Raises Unreachable when the broker is away.
+    Returns the instant up to which it is known to be true by now, None when another epoch is published. Raises
+    Unreachable when the broker is away.
     """
-    return bool(_run(_PULSE, [_keys(cluster_id)[1]], [epoch, repr(taken_at), error]))
+    newest = _run(_PULSE, [_keys(cluster_id)[1]], [epoch, repr(taken_at), error])
+    return float(newest) if newest else None
 
 
 def _run(script: str, keys: list[str], arguments: list[Any]) -> Any:

@@ -38,12 +38,16 @@ class LeaseLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a watcher or a poller has of a cluster; ``taken_at`` in seconds since 1970."""
+    """What a watcher or a poller has of a cluster; ``taken_at`` in seconds since 1970.
+
+    ``error`` says why it does not follow the cluster any more, if it does not.
+    """
 
     nodes: Sequence[GpuNode]
     pods: Sequence[Pod]
     workloads: Sequence[Workload]
     taken_at: float
+    error: str = ""
 
 
 @dataclass(slots=True)
@@ -98,19 +102,22 @@ class Publisher:
                 totals=totals,
             )
 
-    def pulse(self, copy: Copy, *, error: str = "") -> None:
-        """Say how old the numbers are though nothing changed, or why they no longer follow the cluster.
+    def pulse(self, copy: Copy) -> None:
+        """Say how old the numbers are though nothing changed, and why they no longer follow the cluster, if so.
 
         Raises Unreachable and LeaseLost as ``publish`` does.
         """
-        if not error and not self._is_new and self._pools_are_due() and self._read_pools():
+        if not self._is_new and self._pools_are_due() and self._read_pools():
+            # A pool was edited: its nodes may differ from it now, or no longer.
+            self._owed |= set(self._folds)
             self.publish(copy, ())
-        if not pictures.confirm(self.cluster.pk, epoch=self.lease.epoch, taken_at=copy.taken_at, error=error):
-            if error:
-                return
+        newest = pictures.confirm(self.cluster.pk, epoch=self.lease.epoch, taken_at=copy.taken_at, error=copy.error)
+        if newest is None and not self._is_new:
             # The broker has lost what was published, or holds another epoch: publishing tells which.
             self.publish(copy, None)
-        self._tell("pulse", self.sequence, copy.taken_at, error=error)
+            newest = copy.taken_at
+        if newest is not None:
+            self._tell("pulse", self.sequence, newest, error=copy.error)
 
     def _read_pools(self) -> bool:
         """Read the pools when they are due; tell whether their wishes changed."""
@@ -163,7 +170,7 @@ class Publisher:
                 workloads=tuple(copy.workloads),
             )
             try:
-                pictures.store(self.cluster.pk, picture)
+                pictures.store(self.cluster.pk, picture, error=copy.error)
             except pictures.Outranked as found:
                 if found.epoch == self.lease.epoch:
                     # A store that timed out here had landed there.

@@ -1,0 +1,60 @@
+"""Moving a mode change from state to state: one conditional UPDATE, with its audit entry in the same transaction.
+
+It knows the table of moves and nothing of clusters or of who may decide.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.utils import timezone
+
+from gpupools.domain.changes import OPEN, Move, State, next_state
+from gpupools.errors import Conflict
+from gpupools.models import ModeChange
+from gpupools.services import audit, bell
+from gpupools.services.access import Actor
+
+ACTIONS: Final = {
+    Move.APPROVE: "change.approve",
+    Move.REJECT: "change.reject",
+    Move.WITHDRAW: "change.withdraw",
+    Move.EXPIRE: "change.expire",
+    Move.LAPSE: "change.lapse",
+    Move.START: "change.start",
+    Move.SUCCEED: "change.applied",
+    Move.FAIL: "change.failed",
+    Move.PAUSE: "change.pause",
+    Move.RESUME: "change.resume",
+    Move.RETRY: "change.retry",
+    Move.ABANDON: "change.abandon",
+}
+
+
+def move(change: ModeChange, made: Move, actor: Actor, *, note: str = "", **fields: object) -> None:
+    """Make a move; must be called inside a transaction, and refreshes the row.
+
+    Raises Conflict when the table has no such move from the state that ``change`` was read in (code
+    ``illegal-move``), or when somebody else has moved it since (code ``stale``).
+    """
+    before = State(change.state)
+    after = next_state(before, made)
+    if after not in OPEN:
+        fields["finished_at"] = timezone.now()
+    moved = ModeChange.objects.filter(pk=change.pk, state=before.value).update(state=after.value, note=note, **fields)
+    if not moved:
+        raise Conflict("This change was moved on by somebody else meanwhile.", code="stale", change=change.pk)
+    change.refresh_from_db()
+    audit.record(
+        actor,
+        ACTIONS[made],
+        change,
+        cluster=change.pool.cluster,
+        old=before.value,
+        new=after.value,
+        note=note,
+        target_mode=change.target_mode,
+        target_policy=change.target_policy,
+        reason=str(fields.get("decision_reason", "")),
+    )
+    bell.ring_cluster(change.pool.cluster_id)
