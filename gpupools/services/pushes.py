@@ -175,9 +175,7 @@ def drain(handlers: Mapping[str, Handler]) -> int:
             carry_out(push, handler)
         except Exception:  # noqa: BLE001  # the queue's one guard: a defect in a handler must not stop the others
             logger.exception("Push %s (%s %s) hit a defect of the console.", push.pk, push.kind, push.target)
-            _try_later(
-                push, handler, "The console itself failed at this; its log says how.", floor_seconds=0.0
-            )
+            _try_later(push, handler, "The console itself failed at this; its log says how.", floor_seconds=0.0)
     return taken
 
 
@@ -222,9 +220,7 @@ def _park(push: Push, handler: Handler | None, sentence: str) -> None:
             _close(push, Push.State.FAILED, sentence[:1000], timezone.now())
             if handler is not None and handler.failed is not None:
                 handler.failed(push, sentence)
-            audit.record(
-                SYSTEM, "push.failed", push, cluster=push.cluster, **_about(push), error=sentence[:1000]
-            )
+            audit.record(SYSTEM, "push.failed", push, cluster=push.cluster, **_about(push), error=sentence[:1000])
             bell.ring_cluster(push.cluster_id)
     except LostLease:
         logger.warning("Push %s (%s) was taken over by another worker.", push.pk, push.kind)
