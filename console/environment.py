@@ -115,9 +115,12 @@ def envsecret(name: str, *, kept_in: Path | None = None) -> str:
     return ""
 
 
-def envredis(name: str, default: str) -> str:
-    """Read the address of a Redis or Valkey server; the password in it is not shown when it is refused."""
-    value = envstr(name, default)
+def envredis(name: str, default: str, *, kept_in: Path | None = None) -> str:
+    """Read the address of a Redis or Valkey server, from NAME or the file that a running console keeps it in.
+
+    The password in it is not shown when it is refused.
+    """
+    value = envstr(name, envsecret(name, kept_in=kept_in) or default)
     parts = urlsplit(value)
     try:
         ok = parts.scheme in {"redis", "rediss"} and bool(parts.hostname) and parts.port != 0

@@ -68,7 +68,8 @@ GPUPOOLS_MAX_MANIFEST_BYTES = envint("GPUPOOLS_MAX_MANIFEST_BYTES", 256 * 1024, 
 # Storage.
 DATABASES = {"default": envdatabase("DATABASE_URL", GPUPOOLS_DATA_DIR / "console.sqlite3")}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-REDIS_URL = envredis("REDIS_URL", "redis://127.0.0.1:6379/0")
+# A console that runs on the data folder keeps its broker's address there, for commands beside it.
+REDIS_URL = envredis("REDIS_URL", "redis://127.0.0.1:6379/0", kept_in=GPUPOOLS_DATA_DIR / "broker" / "url")
 
 # Application.
 INSTALLED_APPS = [

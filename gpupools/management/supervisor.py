@@ -127,6 +127,7 @@ class Supervisor:
         }
         if self._broker_port:
             self._environment["REDIS_URL"] = f"redis://{parts.LOOPBACK}:{self._broker_port}/0"
+            (self.data_dir / "broker" / "url").write_text(f"{self.redis_url}\n", encoding="utf-8")
         if self._simulator:
             self._environment["GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS"] = "true"
         self._ground = parts.Ground(

@@ -59,6 +59,12 @@ def test_a_secret_key_that_is_kept_in_the_data_folder_is_used(tmp_path: Path):
     assert found.stdout.strip() == "('kept-', False)"
 
 
+def test_a_command_beside_a_running_console_finds_its_broker(tmp_path: Path):
+    (tmp_path / "broker").mkdir()
+    (tmp_path / "broker" / "url").write_text("redis://127.0.0.1:4242/0\n")
+    assert read("settings.REDIS_URL", GPUPOOLS_DATA_DIR=str(tmp_path)).stdout.strip() == "redis://127.0.0.1:4242/0"
+
+
 def test_reading_the_settings_makes_no_file(tmp_path: Path):
     read("settings.SECRET_KEY", GPUPOOLS_DATA_DIR=str(tmp_path / "var"))
     assert not (tmp_path / "var").exists()
