@@ -86,15 +86,20 @@ def diff(pool: NodePool, seen: Seen, mode: Mode, policy: PlacementPolicy | None)
         "nodes": [
             {"node": node.name, "labels": [_as_row(each) for each in changes]}
             for node in seen.nodes
-            if (changes := node_changes(node, mode, policy))
+            if (changes := node_changes(pool, node, mode, policy))
         ],
     }
 
 
-def node_changes(node: GpuNode, mode: Mode, policy: PlacementPolicy | None) -> list[plans.LabelChange]:
-    """Return how the mode's labels change a node; a card choice that the mode does not know goes away."""
+def node_changes(pool: NodePool, node: GpuNode, mode: Mode, policy: PlacementPolicy | None) -> list[plans.LabelChange]:
+    """Return how the mode's labels change a node of a pool; empty when it carries them."""
     wanted = mode_labels(mode, policy)
-    return plans.label_changes({key: node.labels[key] for key in MODE_KEYS if key in node.labels}, wanted)
+    kept = {key: node.labels[key] for key in MODE_KEYS if key in node.labels}
+    changes = plans.label_changes(kept, wanted)
+    if pool.cluster.provider == Cluster.Provider.ACK:
+        # Whether ACK takes a label off nodes is not documented; a card choice that the mode does not know is idle.
+        changes = [change for change in changes if change.new]
+    return changes
 
 
 def _as_row(change: plans.LabelChange) -> dict[str, str]:

@@ -66,8 +66,6 @@ def _of_node(node: GpuNode, labels: Mapping[str, str], taints: Iterable[Taint]) 
         found = node.labels.get(key)
         if found != wanted and not _says_the_same(node, key, wanted, found):
             yield Drift(node.name, key, wanted, found or "")
-    if MODE_LABEL in labels and PLACEMENT_LABEL not in labels and PLACEMENT_LABEL in node.labels:
-        yield Drift(node.name, PLACEMENT_LABEL, "", node.labels[PLACEMENT_LABEL])
     for taint in taints:
         if taint not in node.taints:
             other = next((each for each in node.taints if (each.key, each.effect) == (taint.key, taint.effect)), None)
