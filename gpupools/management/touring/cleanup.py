@@ -1,0 +1,91 @@
+"""Leaving somebody's cluster as it was found: pods gone, pools gone, components gone, labels put back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpupools import clusters
+from gpupools.clusters import kubeconfig
+from gpupools.clusters.port import Kubernetes
+from gpupools.domain.gpus import GpuNode
+from gpupools.management.touring.client import Refusal, wait_for
+from gpupools.management.touring.ground import POOL_SECONDS, Ground
+from gpupools.management.touring.report import Failed
+
+OPERATION = "tour-cleanup"
+
+
+def reach(text: str, context: str) -> Kubernetes:
+    """Open the cluster by the kubeconfig that was given on the command line; raises Invalid or Unreachable."""
+    # The person named this file themselves, so a cluster on this machine is fine.
+    return clusters.connect(kubeconfig.parse(text, context=context, allow_loopback=True, timeout_seconds=15.0))
+
+
+def remember(kubernetes: Kubernetes, names: tuple[str, ...]) -> dict[str, GpuNode]:
+    """Read the named nodes as they are before the tour; raise Failed for one that is not there."""
+    found = {name: kubernetes.node(name) for name in names}
+    missing = [name for name, node in found.items() if node is None]
+    if missing:
+        raise Failed(f"this cluster has no node {', '.join(missing)}")
+    return {name: node for name, node in found.items() if node is not None}
+
+
+def clean_up(ground: Ground, kubernetes: Kubernetes, before: Mapping[str, GpuNode]) -> None:
+    """Undo what the tour did, each part even where another failed; then compare labels with those remembered."""
+    with ground.report.step("clean up: submissions"):
+        for submission in ground.submissions:
+            ground.delete_submission(submission)
+    with ground.report.step("clean up: node pools"):
+        for name, pool in ground.pools.items():
+            _delete_pool(ground, name, pool)
+    with ground.report.step("clean up: components"):
+        for name in reversed(ground.installed):
+            _uninstall(ground, name)
+    with ground.report.step("clean up: labels put back") as step:
+        for name, old in before.items():
+            _put_back(kubernetes, name, old)
+        step.detail = f"{len(before)} nodes carry the labels and taints that they had"
+
+
+def _delete_pool(ground: Ground, name: str, pool: int) -> None:
+    body = {"force": True, "reason": "Tour: its nodes go back as they were."}
+    ground.admin.post(f"node-pools/{pool}/delete/", body)
+
+    def gone() -> bool:
+        try:
+            return ground.operator.get(f"node-pools/{pool}/")["state"] == "gone"
+        except Refusal as refusal:
+            return refusal.status == 404
+
+    held, _ = wait_for(gone, seconds=POOL_SECONDS, what=bool)
+    if not held:
+        raise Failed(f"pool {name} was not deleted")
+
+
+def _uninstall(ground: Ground, name: str) -> None:
+    ground.admin.post(f"clusters/{ground.cluster}/components/{name}/uninstall/", {"reason": "Tour: put back."})
+    held, row = wait_for(
+        lambda: ground.admin.get(f"clusters/{ground.cluster}/components/{name}/"),
+        seconds=POOL_SECONDS,
+        what=lambda row: row["state"] == "absent",
+    )
+    if not held:
+        raise Failed(f"{name} is {row['state']}: {row['detail']}")
+
+
+def _put_back(kubernetes: Kubernetes, name: str, old: GpuNode) -> None:
+    now = kubernetes.node(name)
+    if now is None:
+        raise Failed(f"node {name} is gone")
+    changed: dict[str, str | None] = {
+        key: old.labels.get(key) for key in {*old.labels, *now.labels} if old.labels.get(key) != now.labels.get(key)
+    }
+    remove = [taint for taint in now.taints if taint not in old.taints]
+    add = [taint for taint in old.taints if taint not in now.taints]
+    if changed or remove or add:
+        kubernetes.label_node(name, labels=changed, taints_add=add, taints_remove=remove, op_id=OPERATION)
+    if now.unschedulable != old.unschedulable:
+        kubernetes.cordon(name, unschedulable=old.unschedulable, op_id=OPERATION)
+    after = kubernetes.node(name)
+    if after is None or after.labels != old.labels:
+        raise Failed(f"node {name} does not carry the labels that it had")

@@ -1,0 +1,171 @@
+"""Scenes of node pools: components first, one pool per mode, and every node verified by exact resource keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gpupools.management.touring.client import Refusal, wait_for
+from gpupools.management.touring.ground import POOL_SECONDS, POOLS, SETTLE_SECONDS, Ground, PoolWish
+from gpupools.management.touring.report import Failed, Skipped
+
+COMPONENTS = ("ack-nvidia-device-plugin", "ack-ai-installer", "ack-mps-control")
+# Where manifests are applied, images come from the administrator. This is the tour's answer; a cluster that cannot
+# pull from there reports its components as not ready.
+IMAGE_PREFIX = "registry.cn-hangzhou.aliyuncs.com/acs"
+
+
+def install_components(ground: Ground) -> None:
+    """Install what modes need, and wait until it runs wherever a node needs it."""
+    for name in COMPONENTS:
+        with ground.report.step(f"component {name}") as step:
+            row = _component(ground, name)
+            if row["state"] in {"absent", "failed", "unknown"}:
+                ground.admin.post(
+                    f"clusters/{ground.cluster}/components/{name}/install/",
+                    {} if ground.own_machines else {"image_prefix": IMAGE_PREFIX},
+                )
+                ground.installed.append(name)
+            held, row = wait_for(
+                lambda name=name: _component(ground, name),  # type: ignore[misc]  # bound at once, by default
+                seconds=POOL_SECONDS,
+                what=lambda row: row["state"] == "installed",
+            )
+            step.detail = f"{row['state']}: {row['detail']}"
+            if not held and row["state"] == "degraded":
+                raise Skipped(f"the pods of {name} do not become ready in this cluster: {row['detail']}")
+            if not held:
+                raise Failed(step.detail)
+
+
+def _component(ground: Ground, name: str) -> dict[str, Any]:
+    return dict(ground.admin.get(f"clusters/{ground.cluster}/components/{name}/"))
+
+
+def make_pools(ground: Ground) -> None:
+    """Make the pools, each of one node; over existing nodes a mode change goes through a second person."""
+    for position, wish in enumerate(POOLS):
+        with ground.report.step(f"pool {wish.name}") as step:
+            if not ground.own_machines and position >= len(ground.named_nodes):
+                raise Skipped(f"only {len(ground.named_nodes)} nodes were named, this pool needs one more")
+            pool = _create(ground, wish, position)
+            ground.pools[wish.name] = pool["id"]
+            if pool["open_change"]:
+                step.detail = _approve_and_wait(ground, pool["open_change"])
+            held, pool = wait_for(
+                lambda pool=pool: ground.operator.get(f"node-pools/{pool['id']}/"),  # type: ignore[misc]  # as above
+                seconds=POOL_SECONDS,
+                what=lambda row: row["state"] in {"active", "failed"} and row["seen"].get("total_nodes", 0) >= 1,
+            )
+            if not held or pool["state"] != "active":
+                raise Failed(
+                    f"pool is {pool['state']} with {pool['seen'].get('total_nodes', 0)} nodes: {pool['error']}"
+                )
+            step.detail = "; ".join(
+                part for part in (step.detail, f"mode {pool['mode']}, state {pool['state']}") if part
+            )
+
+
+def _create(ground: Ground, wish: PoolWish, position: int) -> dict[str, Any]:
+    body: dict[str, Any] = {"cluster": ground.cluster, "name": wish.name, "mode": wish.mode, "policy": wish.policy}
+    body["labels"] = {"gpupools-tour": wish.name}
+    if ground.own_machines:
+        body |= {"instance_types": [wish.instance_type], "desired_size": 1}
+    else:
+        body |= {"node_names": [ground.named_nodes[position]], "reason": "Tour: a pool of one mode over a named node."}
+    try:
+        return dict(ground.operator.post("node-pools/", body))
+    except Refusal as refusal:
+        # The answer to an earlier try was lost with the process that gave it: the pool is there.
+        if not any(error.get("code") == "taken" for error in refusal.errors) and refusal.code != "taken":
+            raise
+        return dict(next(ground.operator.rows("node-pools/", cluster__name=ground.cluster, name=wish.name)))
+
+
+def _approve_and_wait(ground: Ground, change: int) -> str:
+    state = ground.operator.get(f"mode-changes/{change}/")["state"]
+    if state == "pending":
+        ground.admin.post(f"mode-changes/{change}/approve/", {"reason": "Tour: approved by a second person."})
+    final = {"applied", "failed", "paused", "lapsed", "rejected", "expired", "withdrawn", "abandoned"}
+    held, row = wait_for(
+        lambda: ground.operator.get(f"mode-changes/{change}/"),
+        seconds=2 * POOL_SECONDS,
+        what=lambda row: row["state"] in final,
+    )
+    where = next((step for step in row["steps"] if step["state"] in {"running", "failed"}), None)
+    said = f"{where['title']}: {where['detail']}" if where else row["note"]
+    if held and row["state"] == "applied":
+        return f"change {change} applied"
+    if where and where["kind"] in {"wait_resources", "wait_daemon"}:
+        if row["state"] in {"failed", "paused"}:
+            ground.admin.post(f"mode-changes/{change}/abandon/", {"reason": "Tour: this cluster cannot finish it."})
+        raise Skipped(f"no device plugin of this cluster reports the mode: {said}")
+    raise Failed(f"change {change} is {row['state']}: {said}")
+
+
+def verify_nodes(ground: Ground) -> None:
+    """Hold every node of the pools to its mode: the exact resource keys above zero, those of other modes at zero."""
+    for wish in POOLS:
+        with ground.report.step(f"verify {wish.name}") as step:
+            if not ground.report.passed(f"pool {wish.name}"):
+                raise Skipped(f"pool {wish.name} was not made")
+            held, rows = wait_for(
+                lambda wish=wish: ground.node_rows(pool=wish.name),  # type: ignore[misc]  # as above
+                seconds=POOL_SECONDS,
+                what=lambda rows: bool(rows) and all(row["verified"] for row in rows),
+            )
+            if not rows:
+                raise Failed("the console shows no node of this pool")
+            wrong = [
+                f"{row['name']}: {check['title']}: found {check['found']}, expected {check['expected']}"
+                for row in rows
+                for check in row["checks"]
+                if check["ok"] is False
+            ]
+            if not held:
+                silent = [check for row in rows for check in row["checks"] if check["code"].startswith("reports:")]
+                if silent and not any(check["ok"] for check in silent):
+                    raise Skipped(f"no device plugin of this cluster reports the mode: {'; '.join(wrong)}")
+                raise Failed("; ".join(wrong))
+            ground.nodes[wish.name] = rows[0]["name"]
+            reported = {key: n for key, n in rows[0]["allocatable"].items() if "gpu" in key and n}
+            step.detail = f"{rows[0]['name']} reports {', '.join(f'{key}={n}' for key, n in sorted(reported.items()))}"
+
+
+def change_mode(ground: Ground) -> None:
+    """Switch the share pool to cgpu: nobody approves their own request, a second person does, a worker does it."""
+    with ground.report.step("mode change: refused to its own approver"):
+        pool = _pool_to_change(ground)
+        asked = ground.admin.post("mode-changes/", _request(pool, "Tour: asked for by an administrator."))
+        try:
+            ground.admin.post(f"mode-changes/{asked['id']}/approve/", {"reason": "Tour: I approve my own request."})
+        except Refusal as refusal:
+            if refusal.status != 403 or refusal.code != "self-approval":
+                raise Failed(f"refused for another reason: {refusal}") from refusal
+        else:
+            raise Failed("the console let a person approve their own request")
+        ground.admin.post(f"mode-changes/{asked['id']}/withdraw/", {"reason": "Tour: shown."})
+    with ground.report.step("mode change: asked for, approved by another, carried out") as step:
+        pool = _pool_to_change(ground)
+        asked = ground.operator.post("mode-changes/", _request(pool, "Tour: isolate memory."))
+        step.detail = _approve_and_wait(ground, asked["id"])
+    with ground.report.step("mode change: verified") as step:
+        if not ground.report.passed("mode change: asked for, approved by another, carried out"):
+            raise Skipped("the change was not carried out")
+        node = ground.node_of_pool("tour-share")
+        held, row = wait_for(
+            lambda: ground.node(node),
+            seconds=SETTLE_SECONDS,
+            what=lambda row: row["verified"] and row["mode"] == "cgpu" and not row["unschedulable"],
+        )
+        if not held:
+            raise Failed(f"{node} is in mode {row['mode']}, verified: {row['verified']}")
+        step.detail = f"{node} is in mode cgpu and takes pods"
+
+
+def _pool_to_change(ground: Ground) -> int:
+    ground.node_of_pool("tour-share")
+    return ground.pools["tour-share"]
+
+
+def _request(pool: int, reason: str) -> dict[str, Any]:
+    return {"pool": pool, "target_mode": "cgpu", "target_policy": "binpack", "holders": "wait", "reason": reason}
