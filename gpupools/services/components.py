@@ -247,7 +247,7 @@ def _set(cluster: Cluster, found: ComponentVerdict) -> bool:
     ComponentState.objects.update_or_create(
         cluster=cluster, name=found.name, defaults={**columns, "checked_at": timezone.now()}
     )
-    return before != columns
+    return bool(before != columns)
 
 
 def _last_pushes(cluster: Cluster) -> dict[str, Push]:
