@@ -1,0 +1,166 @@
+"""What lists and detail pages show of pools and nodes: rows put beside numbers. It reads, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpupools.domain.changes import OPEN
+from gpupools.domain.modes import CHOOSABLE, MODES, Mode, ModeFacts
+from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
+from gpupools.services import nodes, rows
+from gpupools.services.access import Actor
+
+OPEN_STATES = tuple(sorted(state.value for state in OPEN))
+THERE = {ComponentState.State.INSTALLED.value, ComponentState.State.DEGRADED.value}
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """How old the numbers of a page are; ``taken_at`` in seconds since 1970, None: there are none."""
+
+    taken_at: float | None
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node as lists show it. ``row`` is its wire row, None for a node without GPUs."""
+
+    facts: nodes.NodeFacts
+    row: Mapping[str, Any] | None
+
+    @property
+    def state(self) -> str:
+        """The word for its readiness."""
+        node = self.facts.node
+        return "notready" if not node.ready else "cordoned" if node.unschedulable else "ready"
+
+    @property
+    def wrong(self) -> int:
+        """How many checks say no."""
+        return sum(check.ok is False for check in self.facts.checks)
+
+    @property
+    def unsure(self) -> int:
+        """How many checks cannot be known."""
+        return sum(check.ok is None for check in self.facts.checks)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A component that a mode needs, and how it stands in the cluster."""
+
+    name: str
+    state: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nodes may count on it."""
+        return self.state in THERE
+
+
+@dataclass(frozen=True, slots=True)
+class PoolLine:
+    """A pool with its nodes, what they hold, what differs, and the change that holds it."""
+
+    pool: NodePool
+    lines: tuple[NodeLine, ...]
+    change: ModeChange | None
+    needs: tuple[Need, ...]
+    known: bool
+
+    @property
+    def actual(self) -> int | None:
+        """How many nodes there are: as the provider says, else as the picture says."""
+        seen = self.pool.seen.get("total_nodes")
+        return int(seen) if seen is not None else len(self.lines) if self.known else None
+
+    @property
+    def wanted(self) -> int:
+        """How many nodes there shall be."""
+        return self.pool.desired_size or len(self.pool.node_names)
+
+    @property
+    def drift(self) -> list[Any]:
+        """Everything in which nodes differ from the pool."""
+        return [each for line in self.lines for each in line.facts.drift]
+
+    @property
+    def missing(self) -> list[Need]:
+        """What the pool's mode needs and the cluster lacks."""
+        return [need for need in self.needs if not need.is_there]
+
+    @property
+    def sums(self) -> dict[str, int]:
+        """Used and total of all nodes; units of shared cards and whole cards are never added up."""
+        keys = ("memory_units", "memory_units_used", "cards", "cards_used")
+        found = [line.row for line in self.lines if line.row is not None]
+        return {key: sum(row[key] for row in found) for key in keys}
+
+
+@dataclass(frozen=True, slots=True)
+class ModeChoice:
+    """A mode as forms offer it."""
+
+    facts: ModeFacts
+    needs: tuple[Need, ...]
+    refused: str = ""
+
+    @property
+    def value(self) -> str:
+        """What the form sends."""
+        return self.facts.mode.value
+
+
+def node_lines(actor: Actor, cluster: Cluster, listing: nodes.Listing) -> list[NodeLine]:
+    """Put the nodes of a listing beside their wire rows; pods of other namespaces have no name there."""
+    namespaces = actor.namespaces(cluster)
+    return [
+        NodeLine(
+            facts,
+            rows.masked(rows.node_row(facts.node, facts.allocation, facts.pool_row), namespaces)
+            if facts.allocation is not None
+            else None,
+        )
+        for facts in listing.rows
+    ]
+
+
+def pool_lines(pools: Iterable[NodePool], cluster: Cluster, lines: Iterable[NodeLine], *, known: bool) -> list[PoolLine]:
+    """Put pools beside their nodes."""
+    by_pool: dict[int, list[NodeLine]] = {}
+    for line in lines:
+        if line.facts.pool_row is not None:
+            by_pool.setdefault(line.facts.pool_row.pk, []).append(line)
+    open_changes = {
+        change.pool_id: change for change in ModeChange.objects.filter(pool__cluster=cluster, state__in=OPEN_STATES)
+    }
+    states = component_states(cluster)
+    return [
+        PoolLine(pool, tuple(by_pool.get(pool.pk, ())), open_changes.get(pool.pk), needs_of(pool.mode, states), known)
+        for pool in pools
+    ]
+
+
+def component_states(cluster: Cluster) -> dict[str, str]:
+    """Return how each component stood at the last check; a missing name was never checked."""
+    return dict(ComponentState.objects.filter(cluster=cluster).values_list("name", "state"))
+
+
+def needs_of(mode: str, states: Mapping[str, str]) -> tuple[Need, ...]:
+    """Return what a mode needs; nothing for an undeclared one."""
+    return tuple(Need(name.value, states.get(name.value, "")) for name in MODES[Mode(mode)].components) if mode else ()
+
+
+def mode_choices(cluster: Cluster) -> list[ModeChoice]:
+    """Return the modes that a person can choose here, and what stands against some."""
+    states = component_states(cluster)
+    return [ModeChoice(MODES[mode], needs_of(mode, states), _refused(cluster, MODES[mode])) for mode in CHOOSABLE]
+
+
+def _refused(cluster: Cluster, facts: ModeFacts) -> str:
+    if facts.needs_pro and cluster.spec and not cluster.spec.startswith("ack.pro"):
+        return cluster.spec
+    return ""

@@ -1,0 +1,242 @@
+"""Jobs: what was submitted and what became of it; Create from YAML with check and preview before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from gpupools.domain.placement import Preview, Verdict
+from gpupools.errors import ConsoleError, Missing
+from gpupools.models import Cluster, JobTemplate, Role, Submission
+from gpupools.services import allocation, jobs, nodes
+from gpupools.services.jobs import Checked
+from gpupools.web.door import actor_of, cluster_of, page
+from gpupools.web.forms import ConsoleForm, attempt, status_of
+from gpupools.web.lines import Fresh, node_lines
+from gpupools.web.paging import page_of
+from gpupools.web.shell import show
+
+ROWS_PER_PAGE = 50
+BLANK = """apiVersion: batch/v1
+kind: Job
+metadata:
+  name: my-job
+spec:
+  template:
+    spec:
+      containers:
+      - name: main
+        image: registry.example.com/image:tag
+        resources:
+          limits:
+            nvidia.com/gpu: 1
+      restartPolicy: Never
+"""
+
+
+class YamlForm(ConsoleForm):
+    """A manifest, from a template with parameters or written by hand.
+
+    ``made`` is the digest of the text that the template last gave: while the text is still that one, the
+    parameters count; once a person has edited it, the text does.
+    """
+
+    yaml = forms.CharField(
+        label=gettext_lazy("Manifest"), strip=False, required=False,
+        widget=forms.Textarea(attrs={"rows": 26, "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}),
+    )  # fmt: skip
+    made = forms.CharField(required=False, widget=forms.HiddenInput)
+
+    def __init__(self, *args: Any, source: JobTemplate | None, models: tuple[str, ...], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.source = source
+        self.parameter_names = [each["name"] for each in source.parameters] if source else []
+        for each in source.parameters if source else ():
+            self.fields[f"parameters_{each['name']}"] = _parameter_field(each, models)
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The bound fields of the parameters, in the template's order."""
+        return [self[f"parameters_{name}"] for name in self.parameter_names]
+
+    @property
+    def values(self) -> dict[str, str]:
+        """What was typed for the parameters."""
+        return {name: str(self[f"parameters_{name}"].value() or "") for name in self.parameter_names}
+
+
+def _parameter_field(parameter: dict[str, Any], models: tuple[str, ...]) -> forms.Field:
+    common = {
+        "label": parameter.get("title") or parameter["name"], "required": False,
+        "help_text": parameter.get("help", ""), "initial": parameter.get("default", ""),
+    }  # fmt: skip
+    kind = parameter.get("kind")
+    if kind == "choice":
+        field: forms.Field = forms.ChoiceField(choices=[(each, each) for each in parameter.get("choices", ())], **common)
+        field.widget.attrs["class"] = "form-select mid"
+        return field
+    attrs = {"class": "form-control mid"}
+    if kind == "card_model" and models:
+        attrs["list"] = "card-models"
+    if kind == "integer":
+        attrs |= {"inputmode": "numeric", "class": "form-control narrow"}
+    return forms.CharField(widget=forms.TextInput(attrs=attrs), **common)
+
+
+@dataclass(frozen=True, slots=True)
+class Landing:
+    """A node's verdict beside the node, ready for the preview table."""
+
+    verdict: Verdict
+    row: Any
+    state: str
+
+
+@require_safe
+@page
+def index(request: HttpRequest, cluster: str) -> HttpResponse:
+    """List submissions with what became of each."""
+    actor, here = actor_of(request), cluster_of(request, cluster)
+    query = request.GET.get("q", "").strip()
+    every = Submission.objects.visible_to(actor).filter(cluster=here).select_related("submitted_by", "template")
+    chosen = every.filter(name__icontains=query) if query else every
+    page_obj = page_of(request, chosen, ROWS_PER_PAGE)
+    picture = allocation.current(here)
+    lines = [(each, jobs.outcome(each, picture)) for each in page_obj]
+    context = {
+        "nav": "jobs", "lines": lines, "page_obj": page_obj, "query": query, "any": bool(lines) or every.exists(),
+        "fresh": Fresh(picture.taken_at if picture else None), "templates": jobs.templates(),
+    }  # fmt: skip
+    return show(request, "jobs.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page
+def create(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Write a manifest, check it, see where it would land, submit it."""
+    actor, here = actor_of(request), cluster_of(request, cluster)
+    slug = (request.POST or request.GET).get("template", "")
+    source = jobs.template(slug) if slug else None
+    lines = node_lines(actor, here, nodes.listing(actor, here))
+    models = tuple(sorted({line.facts.node.card_model for line in lines if line.facts.node.card_model}))
+    form = _form(request, source, models)
+    action, checked = request.POST.get("action", ""), None
+    if form.is_bound and not form.errors:
+        yaml = form["yaml"].value() or ""
+        if action == "submit":
+            made = attempt(form, lambda: jobs.submit(actor, here, yaml=yaml, template=source))
+            if made:
+                messages.success(request, _("%(what)s is on its way to the cluster.") % {"what": str(made)})
+                return redirect("web:job", here.name, made.pk)
+        if action in ("check", "submit"):
+            checked = _check(form, lambda: jobs.check(actor, here, yaml))
+    context = {
+        "nav": "jobs", "form": form, "source": source, "templates": jobs.templates(), "checked": checked, "models": models,
+        "landings": _landings(checked, lines), "spots": _spots(checked), "may_submit": actor.can(Role.OPERATOR, here),
+        "edited": bool(source) and form["made"].value() != _digest(form["yaml"].value() or ""),
+    }  # fmt: skip
+    return show(request, "job_create.html", context, status=status_of(form))
+
+
+def _form(request: HttpRequest, source: JobTemplate | None, models: tuple[str, ...]) -> YamlForm:
+    """Return the form with the text to show: a person's own, or what the template gives for the parameters."""
+    if request.method != "POST":
+        form = YamlForm(None, source=source, models=models)
+        text = jobs.render(source, {}) if source else BLANK
+        form.initial |= {"yaml": text, "made": _digest(text) if source else ""}
+        return form
+    typed = request.POST.copy()
+    form = YamlForm(typed, source=source, models=models)
+    form.is_valid()
+    untouched = typed.get("made") == _digest(typed.get("yaml", ""))
+    if source and (untouched or request.POST.get("action") == "render"):
+        try:
+            typed["yaml"] = jobs.render(source, form.values)
+            typed["made"] = _digest(typed["yaml"])
+        except ConsoleError as error:
+            form.take(error)
+    return form
+
+
+def _digest(text: str) -> str:
+    # Browsers send line ends as CR LF.
+    return hashlib.sha256(text.replace("\r\n", "\n").encode()).hexdigest()
+
+
+def _check(form: YamlForm, call: Any) -> Checked | None:
+    try:
+        found: Checked = call()
+    except ConsoleError as error:
+        if not form.errors:
+            form.take(error)
+        return None
+    return found
+
+
+def _landings(checked: Checked | None, lines: list[Any]) -> list[Landing]:
+    """Return the nodes' verdicts, the chosen one first, then what fits, then the rest with their reasons."""
+    if checked is None or checked.preview is None:
+        return []
+    preview, by_name = checked.preview, {line.facts.name: line for line in lines}
+    found = [Landing(verdict, by_name.get(verdict.node), _word(preview, verdict)) for verdict in preview.verdicts]
+    order = ("chosen", "tie", "fits", "rejected")
+    gpu_first = [each for each in found if each.state != "rejected" or (each.row and each.row.row)]
+    return sorted(gpu_first, key=lambda each: (order.index(each.state), each.verdict.node))
+
+
+def _word(preview: Preview, verdict: Verdict) -> str:
+    if verdict.node == preview.chosen:
+        return "chosen"
+    if verdict.node in preview.tie_nodes:
+        return "tie"
+    return "fits" if verdict.fits else "rejected"
+
+
+def _spots(checked: Checked | None) -> list[tuple[str, int]]:
+    """Count, for several pods, how many would land on each node; an empty name: nowhere."""
+    counts: dict[str, int] = {}
+    for preview in checked.previews if checked else ():
+        counts[preview.chosen or ""] = counts.get(preview.chosen or "", 0) + 1
+    return sorted(counts.items(), key=lambda entry: (not entry[0], entry[0]))
+
+
+def _submission_of(request: HttpRequest, cluster: str, pk: int) -> tuple[Cluster, Submission]:
+    here = cluster_of(request, cluster)
+    every = Submission.objects.visible_to(actor_of(request)).select_related("cluster", "submitted_by", "template")
+    found = every.filter(cluster=here, pk=pk).first()
+    if found is None:
+        raise Missing(_("There is no such submission, or you may not see it."))
+    return here, found
+
+
+@require_safe
+@page
+def detail(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
+    """Show one submission: its pods, where they went, its manifest."""
+    here, submission = _submission_of(request, cluster, pk)
+    picture = allocation.current(here)
+    outcome = jobs.outcome(submission, picture)
+    context = {
+        "nav": "jobs", "submission": submission, "outcome": outcome, "fresh": Fresh(outcome.taken_at),
+        "may_delete": actor_of(request).can(Role.OPERATOR, here, submission.namespace) and submission.state == Submission.State.SUBMITTED,
+    }  # fmt: skip
+    return show(request, "job.html", context)
+
+
+@require_POST
+@page
+def delete(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
+    """Delete the object that a submission made."""
+    _here, submission = _submission_of(request, cluster, pk)
+    jobs.delete(actor_of(request), submission)
+    messages.success(request, _("%(what)s is being deleted.") % {"what": str(submission)})
+    return redirect("web:job", cluster, pk)

@@ -1,0 +1,246 @@
+"""Node pools: list, create, look at one, edit its labels, taints and size, delete it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from gpupools.domain.instances import INSTANCE_TYPES
+from gpupools.domain.labels import EFFECTS
+from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
+from gpupools.errors import Missing
+from gpupools.models import Cluster, NodePool, Role
+from gpupools.services import nodes, pools
+from gpupools.services.access import Actor
+from gpupools.web.door import actor_of, cluster_of, page
+from gpupools.web.forms import ConsoleForm, LabelsField, TaintsField, WordsField, attempt, status_of
+from gpupools.web.lines import Fresh, PoolLine, mode_choices, node_lines, pool_lines
+from gpupools.web.shell import show
+
+POLICY_TEXTS = {
+    PlacementPolicy.BINPACK.value: gettext_lazy("Fill one card before the next. Leaves whole cards free."),
+    PlacementPolicy.SPREAD.value: gettext_lazy("Fill all cards evenly. One broken card hits fewer pods."),
+}
+
+
+class PoolForm(ConsoleForm):
+    """A node pool that does not exist yet."""
+
+    name = forms.CharField(
+        label=gettext_lazy("Name"), max_length=200,
+        help_text=gettext_lazy("Lower-case letters, digits and '-', at most 63."),
+    )  # fmt: skip
+    mode = forms.ChoiceField(
+        label=gettext_lazy("Scheduling mode"), choices=[(mode.value, mode.value) for mode in CHOOSABLE],
+        widget=forms.RadioSelect,
+    )  # fmt: skip
+    policy = forms.ChoiceField(
+        label=gettext_lazy("Placement policy"), required=False, initial=PlacementPolicy.BINPACK.value,
+        choices=[(policy.value, policy.value) for policy in PlacementPolicy], widget=forms.RadioSelect,
+    )  # fmt: skip
+    instance_types = forms.MultipleChoiceField(
+        label=gettext_lazy("Instance types"), required=False, widget=forms.CheckboxSelectMultiple,
+        choices=[(each.name, each.name) for each in INSTANCE_TYPES],
+    )  # fmt: skip
+    other_types = WordsField(
+        label=gettext_lazy("Other instance types"), required=False,
+        help_text=gettext_lazy("Any ECS instance type with GPUs, separated by blanks or commas."),
+    )  # fmt: skip
+    desired_size = forms.IntegerField(label=gettext_lazy("Nodes"), required=False, initial=1, min_value=0)
+    node_names = forms.MultipleChoiceField(
+        label=gettext_lazy("Nodes of this pool"), required=False, widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("On plain Kubernetes a pool is made of nodes that exist. They get the pool's labels and taints."),
+    )  # fmt: skip
+    labels = LabelsField(
+        label=gettext_lazy("Node labels"), required=False,
+        help_text=gettext_lazy("Free labels. Mode and policy are chosen above; keys or values that start with aliyun, acs: or http are refused by ACK."),
+    )  # fmt: skip
+    taints = TaintsField(
+        label=gettext_lazy("Taints"), required=False,
+        help_text=gettext_lazy("For instance nvidia.com/gpu = present : NoSchedule keeps ordinary pods off the cards."),
+    )  # fmt: skip
+    vswitch_ids = WordsField(
+        label=gettext_lazy("vSwitch ids"), required=False,
+        help_text=gettext_lazy("Empty: those of the cluster. Separated by blanks or commas."),
+    )  # fmt: skip
+    reason = forms.CharField(
+        label=gettext_lazy("Reason for the mode change"), required=False, max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy("Needed when a chosen node is in another mode now: an administrator must approve the change."),
+    )  # fmt: skip
+
+    def __init__(self, *args: Any, free: list[Any], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["node_names"].choices = [(line.facts.name, line.facts.name) for line in free]
+
+    def wishes(self, cluster: Cluster) -> dict[str, Any]:
+        """Return what the service asks for: only what means something for this provider and mode."""
+        typed = self.cleaned_data
+        here: dict[str, Any] = {
+            key: typed[key] for key in ("name", "mode", "labels", "taints", "reason")
+        }
+        here["policy"] = typed["policy"] if MODES[Mode(typed["mode"])].shared else None
+        if cluster.provider == Cluster.Provider.ACK:
+            here["instance_types"] = [*typed["instance_types"], *typed["other_types"]]
+            here["desired_size"] = typed["desired_size"] or 0
+            here["vswitch_ids"] = typed["vswitch_ids"]
+        else:
+            here["node_names"] = typed["node_names"]
+        return here
+
+
+class EditForm(ConsoleForm):
+    """Free labels and taints of a pool; its mode has a way of its own."""
+
+    labels = LabelsField(label=gettext_lazy("Node labels"), required=False)
+    taints = TaintsField(label=gettext_lazy("Taints"), required=False)
+    update_nodes = forms.BooleanField(
+        label=gettext_lazy("Update labels and taints of existing nodes"), required=False, initial=True,
+        help_text=gettext_lazy("Without it only new nodes get them."),
+    )  # fmt: skip
+    version = forms.IntegerField(widget=forms.HiddenInput)
+
+
+class ScaleForm(ConsoleForm):
+    """How many machines an ACK pool shall have."""
+
+    desired_size = forms.IntegerField(label=gettext_lazy("Wanted nodes"), min_value=0)
+
+
+class DeleteForm(ConsoleForm):
+    """The last word before a pool goes."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"), required=False, max_length=1000, widget=forms.Textarea(attrs={"rows": 2}),
+        help_text=gettext_lazy("Kept in the audit log. Needed while the pool has nodes."),
+    )  # fmt: skip
+    force = forms.BooleanField(label=gettext_lazy("Release the machines of its nodes"), required=False)
+
+
+def pool_of(request: HttpRequest, cluster: str, name: str) -> NodePool:
+    """Return the pool of the address; raises Missing."""
+    here = cluster_of(request, cluster)
+    found = NodePool.objects.select_related("cluster").filter(cluster=here, name=name).first()
+    if found is None:
+        raise Missing(_("Cluster %(cluster)s has no node pool %(name)s.") % {"cluster": here.name, "name": name})
+    return found
+
+
+def line_of(actor: Actor, pool: NodePool) -> tuple[PoolLine, Fresh]:
+    """Put one pool beside its nodes and numbers."""
+    listing = nodes.listing(actor, pool.cluster)
+    lines = node_lines(actor, pool.cluster, listing)
+    (line,) = pool_lines([pool], pool.cluster, lines, known=listing.taken_at is not None)
+    return line, Fresh(listing.taken_at)
+
+
+@require_safe
+@page
+def index(request: HttpRequest, cluster: str) -> HttpResponse:
+    """List the node pools of a cluster."""
+    actor, here = actor_of(request), cluster_of(request, cluster)
+    listing = nodes.listing(actor, here)
+    known = listing.taken_at is not None
+    lines = pool_lines(NodePool.objects.filter(cluster=here), here, node_lines(actor, here, listing), known=known)
+    loose = sum(facts.node.is_gpu and not facts.pool for facts in listing.rows)
+    context = {"nav": "pools", "lines": lines, "fresh": Fresh(listing.taken_at), "loose": loose, "known": known}
+    return show(request, "pools.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page
+def create(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Make a node pool: typed mode, policy, instance types or nodes, labels, taints."""
+    actor, here = actor_of(request), cluster_of(request, cluster)
+    actor.require(Role.OPERATOR, here)
+    free = []
+    if here.provider == Cluster.Provider.KUBERNETES:
+        free = [line for line in node_lines(actor, here, nodes.listing(actor, here)) if not line.facts.pool]
+    form = PoolForm(request.POST or None, free=free)
+    if request.method == "POST":
+        made = attempt(form, lambda: pools.create(actor, here, **form.wishes(here)))
+        if made:
+            messages.success(request, _("Node pool %(name)s is being created.") % {"name": made.name})
+            return redirect("web:pool", here.name, made.name)
+    context = {
+        "nav": "pools", "form": form, "modes": mode_choices(here), "policies": POLICY_TEXTS, "free": free,
+        "instance_types": INSTANCE_TYPES, "effects": EFFECTS, "chosen_types": form["instance_types"].value() or (),
+        "chosen_nodes": form["node_names"].value() or (),
+    }  # fmt: skip
+    return show(request, "pool_create.html", context, status=status_of(form))
+
+
+@require_safe
+@page
+def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    """Show a pool: wanted and actual, nodes, labels, drift, changes."""
+    return _detail(request, pool_of(request, cluster, name))
+
+
+def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_given: ConsoleForm) -> HttpResponse:
+    line, fresh = line_of(actor_of(request), pool)
+    policy = PlacementPolicy(pool.policy) if pool.policy else None
+    context = {
+        "nav": "pools", "line": line, "pool": pool, "fresh": fresh, "effects": EFFECTS,
+        "edit_form": EditForm(
+            initial={"labels": list(pool.labels.items()), "taints": [_as_tuple(each) for each in pool.taints],
+                     "version": pool.version, "update_nodes": True}
+        ),
+        "scale_form": ScaleForm(initial={"desired_size": pool.desired_size}),
+        "mode_labels": mode_labels(Mode(pool.mode), policy) if pool.mode else {},
+        "changes": pool.changes.select_related("requested_by")[:10],
+        **forms_given,
+    }  # fmt: skip
+    return show(request, "pool.html", context, status=status)
+
+
+def _as_tuple(taint: dict[str, str]) -> tuple[str, str, str]:
+    return taint["key"], taint.get("value", ""), taint.get("effect", "")
+
+
+@require_POST
+@page
+def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    """Write free labels and taints."""
+    pool = pool_of(request, cluster, name)
+    form = EditForm(request.POST)
+    if attempt(form, lambda: pools.edit(actor_of(request), pool, **form.cleaned_data)):
+        messages.success(request, _("The labels and taints of %(name)s are being written.") % {"name": pool.name})
+        return redirect("web:pool", cluster, name)
+    return _detail(request, pool, status=400, edit_form=form)
+
+
+@require_POST
+@page
+def scale(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    """Set how many machines the pool shall have."""
+    pool = pool_of(request, cluster, name)
+    form = ScaleForm(request.POST)
+    if attempt(form, lambda: pools.scale(actor_of(request), pool, **form.cleaned_data)):
+        messages.success(request, _("%(name)s is being scaled.") % {"name": pool.name})
+        return redirect("web:pool", cluster, name)
+    return _detail(request, pool, status=400, scale_form=form)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@page
+def delete(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
+    """Delete a pool, after a page that says what goes with it."""
+    actor, pool = actor_of(request), pool_of(request, cluster, name)
+    actor.require(Role.OPERATOR, pool.cluster)
+    form = DeleteForm(request.POST or None)
+    if request.method == "POST":
+        attempt(form, lambda: pools.delete(actor, pool, **form.cleaned_data))
+        if not form.errors:
+            messages.success(request, _("Node pool %(name)s is being deleted.") % {"name": pool.name})
+            return redirect("web:pools", cluster)
+    line, fresh = line_of(actor, pool)
+    context = {"nav": "pools", "pool": pool, "line": line, "fresh": fresh, "form": form}
+    return show(request, "pool_delete.html", context, status=status_of(form))
