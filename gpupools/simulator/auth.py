@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from gpupools.simulator.errors import ApiError
-from gpupools.simulator.tls import write_private
+from gpupools.simulator.files import write_atomically
 
 READ = frozenset(("get", "list", "watch"))
 WRITE = frozenset(("create", "update", "patch", "delete", "deletecollection"))
@@ -136,7 +136,7 @@ class Tokens:
         for role in missing:
             self.by_role[role] = secrets.token_urlsafe(32)
         if missing:
-            write_private(self._path, msgspec.json.encode(self.by_role))
+            write_atomically(self._path, msgspec.json.encode(self.by_role))
 
     def identify(self, authorization: str) -> Identity:
         """Return who sends this Authorization header; 401 when nobody does."""

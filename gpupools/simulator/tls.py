@@ -6,7 +6,6 @@ kubectl sends no token over plain HTTP, hence TLS even on loopback.
 from __future__ import annotations
 
 import ipaddress
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,23 +14,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gpupools.simulator.files import write_atomically
+
 LIFETIME = timedelta(days=3650)
 # A certificate this close to its end is replaced at the start.
 RENEW_BEFORE = timedelta(days=30)
 
 _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES = ("127.0.0.1", "::1")
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, whole or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
 
 
 class Authority:
@@ -73,10 +63,10 @@ class Authority:
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(ca_key.public_key()), critical=False)
             .sign(ca_key, hashes.SHA256())
         )
-        write_private(self.directory / "ca.key", _pem(ca_key))
-        write_private(self.key, _pem(key))
-        write_private(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
-        write_private(self.ca_certificate, ca.public_bytes(serialization.Encoding.PEM))
+        write_atomically(self.directory / "ca.key", _pem(ca_key))
+        write_atomically(self.key, _pem(key))
+        write_atomically(self.certificate, certificate.public_bytes(serialization.Encoding.PEM))
+        write_atomically(self.ca_certificate, ca.public_bytes(serialization.Encoding.PEM))
 
     def _good(self, moment: datetime) -> bool:
         if not (self.ca_certificate.exists() and self.certificate.exists() and self.key.exists()):

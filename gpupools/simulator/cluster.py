@@ -1,0 +1,72 @@
+"""The embedded cluster without its sockets: store, logs, state file, and the loops that bring it to life."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpupools.simulator import fleet
+from gpupools.simulator.clock import Clock
+from gpupools.simulator.housekeeping import keep_clean
+from gpupools.simulator.logs import LogBook
+from gpupools.simulator.statefile import StateFile
+from gpupools.simulator.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line says. Port 0: the port of the last time when it is free, else any.
+
+    ``ack_port`` None: no ACK OpenAPI. ``state`` None: objects live as long as the process.
+    """
+
+    fleet: str
+    directory: Path
+    port: int = 0
+    ack_port: int | None = 0
+    speed: float = 1.0
+    state: Path | None = None
+    cluster_id: str = ""
+
+
+class Cluster:
+    """Everything that lives in one embedded cluster."""
+
+    def __init__(self, options: Options, plan: fleet.Fleet) -> None:
+        self._options = options
+        self._fleet = plan
+        self.version = plan.cluster.version
+        self.clock = Clock(options.speed)
+        self.store = Store(now=self.clock.now)
+        self.logbook = LogBook()
+        self._state = StateFile(options.state, self.store, self.logbook) if options.state else None
+
+    @classmethod
+    async def open(cls, options: Options) -> Cluster:
+        """Read the fleet and the state; what the state has is not made anew."""
+        cluster = cls(options, fleet.load(options.fleet))
+        if cluster._state is not None:
+            cluster._state.load()
+        cluster.store.bootstrap()
+        return cluster
+
+    async def live(self) -> None:
+        """Run every loop until cancelled, or until one fails."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(keep_clean(self.store, self.logbook), name="housekeeping")
+            if self._state is not None:
+                group.create_task(self._state.keep_saving(), name="state")
+
+    def close(self) -> None:
+        """Save what is to be kept."""
+        if self._state is not None:
+            self._state.save()
+
+    def ack_application(self) -> Callable[..., Awaitable[Any]]:
+        raise NotImplementedError
+
+    def ack_access(self) -> dict[str, str]:
+        raise NotImplementedError
