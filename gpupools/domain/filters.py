@@ -1,0 +1,178 @@
+"""kube-scheduler's node filters: unschedulable, node name, taints, affinity, resources. Pure yes or why not.
+
+Each filter returns the rejections of one node, none when it passes. It knows no card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from gpupools.domain.gpus import AffinityTerm, Ask, GpuNode, Requirement, Taint, Toleration
+from gpupools.domain.modes import GPU_RESOURCES
+from gpupools.domain.verdicts import NodeState, Rejection
+from gpupools.domain.wishes import NODE_NAME_FIELD, Wish
+
+UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+PODS = "pods"
+
+Rejections = tuple[Rejection, ...]
+PASSED: Rejections = ()
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration covers a taint: an empty effect is all, an empty key with Exists is all."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return bool(toleration.key) and toleration.value == taint.value
+        case "Gt" | "Lt":
+            found, bound = _integer(taint.value), _integer(toleration.value)
+            if found is None or bound is None:
+                return False
+            return found > bound if toleration.operator == "Gt" else found < bound
+        case _:
+            return False
+
+
+def untolerated(ask: Ask, taints: Iterable[Taint], effects: frozenset[str] = HARD_EFFECTS) -> list[Taint]:
+    """Return the taints with one of these effects that the pod does not tolerate."""
+    return [
+        taint
+        for taint in taints
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in ask.tolerations)
+    ]
+
+
+def _integer(text: str) -> int | None:
+    unsigned = text[1:] if text[:1] in {"-", "+"} else text
+    return int(text) if unsigned.isascii() and unsigned.isdigit() and len(text) < 20 else None
+
+
+def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Whether labels meet a requirement; NotIn and DoesNotExist also hold for a missing label."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value is not None and value in requirement.values
+        case "NotIn":
+            return value is None or value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt":
+            found = _integer(value or "")
+            bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+            if found is None or bound is None:
+                return False
+            return found > bound if requirement.operator == "Gt" else found < bound
+        case _:
+            return False
+
+
+def matches_term(term: AffinityTerm, node: GpuNode) -> bool:
+    """Whether a node meets all of a term; an empty term matches nothing."""
+    if not term.expressions and not term.fields:
+        return False
+    fields = {NODE_NAME_FIELD: node.name}
+    return all(matches_requirement(requirement, node.labels) for requirement in term.expressions) and all(
+        matches_requirement(requirement, fields) for requirement in term.fields
+    )
+
+
+def matches_affinity(ask: Ask, node: GpuNode) -> bool:
+    """Whether nodeSelector and required affinity both let the pod onto the node."""
+    labels = node.labels
+    for key, value in ask.node_selector.items():
+        if labels.get(key) != value:
+            return False
+    return ask.required_terms is None or any(matches_term(term, node) for term in ask.required_terms)
+
+
+def named_by_affinity(wanted: Wish, state: NodeState) -> Rejections:
+    """matchFields on metadata.name shrink the nodes before any filter looks at them."""
+    if wanted.node_names is None or state.node.name in wanted.node_names:
+        return PASSED
+    reason = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+    return (Rejection(state.node.name, "affinity", reason, unresolvable=True),)
+
+
+def schedulable(wanted: Wish, state: NodeState) -> Rejections:
+    """A cordoned node takes only pods that tolerate its cordon."""
+    if not state.node.unschedulable or not untolerated(wanted.ask, (UNSCHEDULABLE_TAINT,)):
+        return PASSED
+    return (Rejection(state.node.name, "unschedulable", "node(s) were unschedulable", unresolvable=True),)
+
+
+def right_name(wanted: Wish, state: NodeState) -> Rejections:
+    """A pod that names its node goes nowhere else."""
+    if wanted.ask.node_name in {"", state.node.name}:
+        return PASSED
+    return (Rejection(state.node.name, "name", "node(s) didn't match the requested node name", unresolvable=True),)
+
+
+def tolerated_taints(wanted: Wish, state: NodeState) -> Rejections:
+    """NoSchedule and NoExecute taints need a toleration.
+
+    A node that is not ready counts as tainted even in the moment before the node controller writes the taint.
+    """
+    node = state.node
+    if node.ready and not node.taints:
+        return PASSED
+    taints = node.taints if node.ready else (*node.taints, NOT_READY_TAINT)
+    if not untolerated(wanted.ask, taints):
+        return PASSED
+    return (Rejection(node.name, "taint", "node(s) had untolerated taint(s)", unresolvable=True),)
+
+
+def matching_labels(wanted: Wish, state: NodeState) -> Rejections:
+    """NodeSelector and required node affinity."""
+    if matches_affinity(wanted.ask, state.node):
+        return PASSED
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    return (Rejection(state.node.name, "affinity", reason, unresolvable=True),)
+
+
+def enough_resources(wanted: Wish, state: NodeState) -> Rejections:
+    """Every requested resource must be free on the node as a whole: the one filter that gives several reasons."""
+    node, requested = state.node, state.requested
+    allocatable = node.allocatable
+    short = []
+    room = allocatable.get(PODS)
+    if room is not None and state.pods + 1 > room:
+        short.append(Rejection(node.name, "insufficient", "Too many pods", PODS, 1, max(0, room - state.pods)))
+    for resource, asked in wanted.requests:
+        total = allocatable.get(resource, 0)
+        free = total - requested.get(resource, 0)
+        if asked > free:
+            foreign = not total and resource in GPU_RESOURCES and node.is_gpu
+            short.append(
+                Rejection(
+                    node.name,
+                    "mode" if foreign else "insufficient",
+                    f"Insufficient {resource}",
+                    resource,
+                    asked,
+                    max(0, free),
+                    unresolvable=asked > total,
+                )
+            )
+    return tuple(short)
+
+
+# The order of kube-scheduler; a node's reasons are those of the first filter that it fails.
+NODE_FILTERS: tuple[Callable[[Wish, NodeState], Rejections], ...] = (
+    named_by_affinity,
+    schedulable,
+    right_name,
+    tolerated_taints,
+    matching_labels,
+    enough_resources,
+)

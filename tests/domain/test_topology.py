@@ -1,0 +1,99 @@
+"""The best set of cards by link bandwidth."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gpupools.domain.topology import best_cards, best_effort, largest_sum
+
+
+def dgx_1v():
+    """Eight cards: two sockets with doubled NVLinks, single NVLinks and PCIe between them, as levels that add up."""
+
+    def pairs(text):
+        return {tuple(map(int, pair)) for pair in text.split()}
+
+    nv2, nv1 = pairs("03 04 12 15 23 47 56 67"), pairs("01 02 13 26 37 45 46 57")
+    pix = pairs("01 23 45 67")
+    links = [[0.0] * 8 for _ in range(8)]
+    for a, b in combinations(range(8), 2):
+        base = 50 if (a, b) in pix else 30 if a // 4 == b // 4 else 10
+        links[a][b] = links[b][a] = base + (200 if (a, b) in nv2 else 100 if (a, b) in nv1 else 0)
+    return links
+
+
+DGX = dgx_1v()
+
+
+def test_v38a_two_cards_out_of_four():
+    best = best_cards(DGX, [0, 2, 4, 5], 2)
+    assert (best.cards, best.bandwidth) == ((0, 4), 210)
+    assert best_effort(DGX, [0, 2, 4, 5], 2) == (4, 5)
+
+
+def test_v38b_three_of_all_cards_where_acks_measure_ties():
+    best = best_cards(DGX, range(8), 3)
+    assert (best.cards, best.bandwidth) == ((0, 1, 2), 130)
+    assert len(best.ties) > 1
+    assert (0, 2, 3) in best.ties
+    assert best_effort(DGX, range(8), 3) == (0, 2, 3)
+    assert largest_sum(DGX, range(8), 3) == (0, 2, 3)
+
+
+def test_v38c_four_of_six_stay_on_their_socket():
+    assert best_cards(DGX, [0, 1, 4, 5, 6, 7], 4).cards == (4, 5, 6, 7)
+
+
+def test_v38d_two_cards_are_not_three():
+    assert best_cards(DGX, [0, 1], 3) is None
+    assert best_effort(DGX, [0, 1], 3) is None
+    assert largest_sum(DGX, [0, 1], 3) is None
+
+
+def test_one_card_is_judged_by_its_own_entry():
+    links = [[10, 1, 1], [1, 30, 1], [1, 1, 30]]
+    best = best_cards(links, [0, 1, 2], 1)
+    assert (best.cards, best.ties, best.bandwidth) == ((1,), ((1,), (2,)), 30)
+
+
+@pytest.mark.parametrize("links", [None, [[1.0, 1.0], [1.0, 1.0]]])
+def test_without_a_matrix_that_covers_the_cards_the_first_free_ones_are_taken(links):
+    best = best_cards(links, [5, 3, 1], 2)
+    assert (best.cards, best.bandwidth) == ((1, 3), None)
+
+
+def test_too_many_free_cards_are_not_divided():
+    links = [[1.0] * 10 for _ in range(10)]
+    assert best_effort(links, range(10), 2) is None
+
+
+@st.composite
+def some_links(draw):
+    size = draw(st.integers(1, 7))
+    links = [[0] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a, size):
+            links[a][b] = links[b][a] = draw(st.integers(1, 4))
+    return links
+
+
+@given(some_links(), st.integers(1, 7), st.sets(st.integers(0, 6)))
+def test_the_choice_is_the_first_with_the_fastest_slowest_link(links, count, free):
+    free = sorted(card for card in free if card < len(links))
+    best = best_cards(links, free, count)
+
+    def slowest(cards):
+        return min((links[a][b] for a, b in combinations(cards, 2)), default=links[cards[0]][cards[0]])
+
+    sets = list(combinations(free, count))
+    if not sets:
+        assert best is None
+        return
+    top = max(slowest(cards) for cards in sets)
+    assert best.ties == tuple(cards for cards in sets if slowest(cards) == top)[:32]
+    assert best.cards == best.ties[0]
+    assert best.bandwidth == top
