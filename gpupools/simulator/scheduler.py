@@ -53,20 +53,23 @@ class Scheduler:
 
     async def run(self) -> None:
         """Schedule until cancelled."""
+        clock = asyncio.get_running_loop().time
         while True:
             feed = self._store.subscribe("Node", "Pod", "ConfigMap")
             self._look_at_everything()
+            retry_at: float | None = None
             try:
                 while True:
                     await self._drain()
-                    events = await feed.batch()
-                    if any([self._note(event) for event in events]) and self._waiting:
-                        await asyncio.sleep(_RETRY_PAUSE_SECONDS / self._clock.speed)
-                        for event in feed.ready():
-                            self._note(event)
-                        for key in self._waiting:
+                    left = None if retry_at is None else max(0.0, retry_at - clock())
+                    for event in await feed.batch(left):
+                        if self._note(event) and self._waiting and retry_at is None:
+                            retry_at = clock() + _RETRY_PAUSE_SECONDS / self._clock.speed
+                    if retry_at is not None and clock() >= retry_at:
+                        retry_at = None
+                        waiting, self._waiting = self._waiting, set()
+                        for key in waiting:
                             self._push(key)
-                        self._waiting = set()
             except ApiError as error:
                 log.info("scheduler starts over: %s", error.message)
 
