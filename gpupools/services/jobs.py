@@ -147,16 +147,7 @@ def _modes(picture: Picture | None) -> frozenset[Mode] | None:
 
 def _previews(manifest: Manifest, picture: Picture) -> tuple[Preview, ...]:
     count = min(manifest.parallelism, manifest.completions, MOST_PREVIEWED)
-    return tuple(placement.sequence(manifest.ask, max(count, 1), states_of(picture)))
-
-
-def states_of(picture: Picture) -> list[placement.NodeState]:
-    """Return what placement reads: every node with what its pods take."""
-    on_node: dict[str, list[Pod]] = {}
-    for pod in picture.pods:
-        if pod.node:
-            on_node.setdefault(pod.node, []).append(pod)
-    return [placement.node_state(node, on_node.get(node.name, [])) for node in picture.nodes]
+    return tuple(placement.sequence(manifest.ask, max(count, 1), placement.node_states(picture.nodes, picture.pods)))
 
 
 # -- Sending

@@ -13,11 +13,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from django.db import DatabaseError, close_old_connections, connections
 
+from gpupools import clusters
+from gpupools.clusters.port import Kubernetes
 from gpupools.clusters.reflector import Reflector
 from gpupools.errors import ConsoleError, Unreachable
 from gpupools.models import Cluster
@@ -29,6 +31,9 @@ logger = logging.getLogger(__name__)
 # How often the list of clusters is read, and how often a quiet cluster's age is told.
 LOOK_SECONDS: Final = 2.0
 PULSE_SECONDS: Final = 2.0
+# A watch that says nothing may be a quiet cluster or a dead connection: after this, a small request tells which.
+PROOF_SECONDS: Final = 4.0
+PROOF_TIMEOUT_SECONDS: Final = 3.0
 # Publishing takes at most a quarter of the time, however large the cluster is.
 REST_PER_WORK: Final = 3.0
 LONGEST_REST_SECONDS: Final = 2.0
@@ -58,9 +63,9 @@ def watch_all(stopping: threading.Event) -> None:
 
 def _look(watches: dict[int, ClusterWatch], holder: str) -> None:
     """Start a watch for each new cluster, end those of clusters that are gone or have new credentials."""
-    clusters = {cluster.pk: cluster for cluster in Cluster.objects.all()}
+    connected = {cluster.pk: cluster for cluster in Cluster.objects.all()}
     for key, watch in list(watches.items()):
-        cluster = clusters.get(key)
+        cluster = connected.get(key)
         if cluster is not None and cluster.credentials == watch.cluster.credentials and watch.is_alive():
             continue
         watch.ask_to_stop()
@@ -69,7 +74,7 @@ def _look(watches: dict[int, ClusterWatch], holder: str) -> None:
         if cluster is None:
             logger.info("Cluster %s is not connected any more.", watch.cluster.name)
             pictures.forget(key)
-    for key, cluster in clusters.items():
+    for key, cluster in connected.items():
         if key not in watches:
             watches[key] = ClusterWatch(cluster, holder)
             watches[key].start()
@@ -107,6 +112,8 @@ class ClusterWatch:
     _pulse_at: float = float("-inf")
     _owed: set[str] = field(default_factory=set)
     _rung: bool = False
+    _proved_at: float = 0.0
+    _silence: str = ""
 
     def start(self) -> None:
         """Start and return at once."""
@@ -131,10 +138,11 @@ class ClusterWatch:
     def _run(self) -> None:
         try:
             connection = credentials.connection_of(self.cluster)
-            with Reflector(connection) as self._reflector:
+            quick = replace(connection, timeout_seconds=min(connection.timeout_seconds, PROOF_TIMEOUT_SECONDS))
+            with Reflector(connection) as self._reflector, clusters.connect(quick) as kubernetes:
                 logger.info("Watching cluster %s.", self.cluster.name)
                 while not self._stopping.is_set():
-                    self._round(self._reflector)
+                    self._round(self._reflector, kubernetes)
         except ConsoleError as error:
             # Its row says so too; with new credentials, or after a while, it is tried again.
             logger.warning("Cluster %s cannot be watched: %s", self.cluster.name, error.message)
@@ -143,7 +151,7 @@ class ClusterWatch:
             _guarded("The lease cannot be given back", self._release)
             connections.close_all()
 
-    def _round(self, reflector: Reflector) -> None:
+    def _round(self, reflector: Reflector, kubernetes: Kubernetes) -> None:
         """Wait for a ring or for the next duty, then do what is due."""
         duty_at = self._renew_at if self._publisher is None else min(self._pulse_at, self._renew_at)
         touched = reflector.next_ring(timeout_seconds=max(0.0, duty_at - time.monotonic()))
@@ -161,7 +169,7 @@ class ClusterWatch:
             logger.warning("The lease of cluster %s has run out.", self.cluster.name)
             self._publisher = None
         if self._publisher is not None:
-            _guarded(f"Cluster {self.cluster.name} cannot be published", lambda: self._tell(reflector))
+            _guarded(f"Cluster {self.cluster.name} cannot be published", lambda: self._tell(reflector, kubernetes))
         worked = time.monotonic() - began
         self._stopping.wait(min(worked * REST_PER_WORK, LONGEST_REST_SECONDS))
 
@@ -181,7 +189,7 @@ class ClusterWatch:
             self._lease_ends_at = asked_at + leases.LEASE_SECONDS
             self._rung = True
 
-    def _tell(self, reflector: Reflector) -> None:
+    def _tell(self, reflector: Reflector, kubernetes: Kubernetes) -> None:
         """Publish what rang, and pulse when it is time."""
         publisher = self._publisher
         if publisher is None:
@@ -196,7 +204,14 @@ class ClusterWatch:
                 # The numbers that are there stay; they are told to be old, and why.
                 pictures.confirm(self.cluster.pk, epoch=publisher.lease.epoch, taken_at=0.0, error=error)
             return
-        copy = Copy(reflector.nodes(), reflector.pods(), reflector.workloads(), seen.timestamp(), error)
+        self._prove(reflector, kubernetes, seen.timestamp())
+        copy = Copy(
+            reflector.nodes(),
+            reflector.pods(),
+            reflector.workloads(),
+            max(seen.timestamp(), self._proved_at),
+            error or self._silence,
+        )
         try:
             if self._rung:
                 touched, self._owed, self._rung = self._owed, set(), False
@@ -212,6 +227,20 @@ class ClusterWatch:
             self._rung = True
             self._pulse_at = time.monotonic() + PULSE_SECONDS
             raise
+
+    def _prove(self, reflector: Reflector, kubernetes: Kubernetes, seen_at: float) -> None:
+        """Where the watches are open but have been silent for a while, ask whether anybody is at the other end."""
+        now = time.time()
+        if not reflector.live or now - max(seen_at, self._proved_at) < PROOF_SECONDS:
+            if now - seen_at < PROOF_SECONDS:
+                self._silence = ""
+            return
+        try:
+            kubernetes.version()
+        except ConsoleError as error:
+            self._silence = error.message
+        else:
+            self._proved_at, self._silence = now, ""
 
     def _release(self) -> None:
         if self._publisher is not None:
