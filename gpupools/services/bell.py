@@ -22,6 +22,8 @@ PUSH_TASK = "gpupools.push_due"
 PUSH_EXPIRES_SECONDS = 5
 TOUCHED = "cluster.touched"
 
+# Otherwise a broker that is down would hold whoever rings for seconds, a person's request among them.
+_ONCE = {"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0}
 _DEAF = (OperationalError, RedisError, OSError)
 
 
@@ -42,7 +44,10 @@ def ring_cluster(cluster_id: int) -> None:
 
 def _wake() -> None:
     try:
-        current_app.send_task(PUSH_TASK, expires=PUSH_EXPIRES_SECONDS, retry=False, ignore_result=True)
+        with current_app.connection_for_write(transport_options=_ONCE) as broker:
+            current_app.send_task(
+                PUSH_TASK, expires=PUSH_EXPIRES_SECONDS, retry=False, ignore_result=True, connection=broker
+            )
     except _DEAF as error:
         logger.warning("No worker was woken: %s", error)
 
