@@ -63,7 +63,7 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """The allocation as text: shared cards as ``kubectl inspect cgpu`` has them, whole cards in a table of their own."""
+    """The allocation as text: shared cards as ``kubectl inspect cgpu`` has them, whole cards in a second table."""
 
     taken_at: float | None
     shared: str

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rest_framework import serializers
 
 from gpupools.models import ApiToken, AuditEntry, ChangeStep, Grant, ModeChange, Push, User
+from gpupools.services import changes
 
 
 class StepOut(serializers.ModelSerializer[ChangeStep]):
@@ -24,7 +27,7 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
     requested_by = serializers.CharField(source="requested_by.username", read_only=True)
     decided_by = serializers.CharField(source="decided_by.username", default=None, read_only=True, allow_null=True)
     diff = serializers.DictField(read_only=True)
-    blast_radius = serializers.ListField(child=serializers.DictField(), read_only=True)
+    blast_radius = serializers.SerializerMethodField(help_text="Pods that hold cards, and what becomes of each.")
     warnings = serializers.ListField(read_only=True)
     steps = StepOut(many=True, read_only=True)
 
@@ -36,6 +39,10 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
             "decision_reason", "started_at", "finished_at", "note", "diff", "blast_radius", "warnings", "fingerprint",
             "steps",
         ]  # fmt: skip
+
+    def get_blast_radius(self, change: ModeChange) -> list[dict[str, Any]]:
+        """Return the pods that are hit; those out of the caller's reach have no name."""
+        return changes.visible_radius(self.context["view"].actor, change)
 
 
 class ModeChangeIn(serializers.Serializer[None]):

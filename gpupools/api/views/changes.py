@@ -34,7 +34,8 @@ class ModeChangeView(Door):
         return rows.select_related(*related).prefetch_related("steps").order_by("-pk")
 
     def _shown(self, pk: Any, status: int = 200) -> Response:
-        return Response(ModeChangeOut(get_visible(self.get_queryset(), pk=pk)).data, status=status)
+        row = get_visible(self.get_queryset(), pk=pk)
+        return Response(ModeChangeOut(row, context=self.get_serializer_context()).data, status=status)
 
     def _move(self, pk: str, move: Callable[..., Any]) -> Response:
         change = get_visible(self.get_queryset(), pk=pk)
@@ -73,22 +74,28 @@ class ModeChangeView(Door):
         """Refuse a change; its requester may not decide."""
         return self._move(pk, changes.reject)
 
-    @_NAMED
+    @extend_schema(request=None, responses=ModeChangeOut, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def withdraw(self, request: Request, pk: str) -> Response:
         """Take one's own request back before it starts."""
-        return self._move(pk, changes.withdraw)
+        change = get_visible(self.get_queryset(), pk=pk)
+
+        def work() -> Response:
+            changes.withdraw(self.actor, change)
+            return self._shown(pk)
+
+        return self.once(work)
 
     @_NAMED
     @action(detail=True, methods=["post"])
-    def resume(self, request: Request, pk: str) -> Response:
-        """Go on with a paused change."""
-        return self._move(pk, changes.resume)
+    def pause(self, request: Request, pk: str) -> Response:
+        """Stop between two steps."""
+        return self._move(pk, changes.pause)
 
     @_NAMED
     @action(detail=True, methods=["post"])
     def retry(self, request: Request, pk: str) -> Response:
-        """Try a failed change again from the step that failed."""
+        """Go on: a failed change from the step that failed, a paused one from where it stopped."""
         return self._move(pk, changes.retry)
 
     @_NAMED

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from gpupools.api.base import IDEMPOTENCY_KEY, Door
 from gpupools.api.serializers.clusters import ClusterIn, ClusterOut, ComponentOut, InstallIn, ReasonIn
 from gpupools.api.serializers.people import PushOut
+from gpupools.errors import Missing
 from gpupools.models import Cluster
 from gpupools.services import clusters, components
 
@@ -70,8 +71,10 @@ class ComponentView(Door):
     @extend_schema(responses=ComponentOut)
     def retrieve(self, request: Request, cluster: str, name: str) -> Response:
         """Read one component."""
-        rows = {row.name: row for row in components.overview(self.cluster())}
-        return Response(ComponentOut(rows[components.known(name)]).data)
+        row = next((row for row in components.overview(self.cluster()) if row.name == name), None)
+        if row is None:
+            raise Missing(f"There is no component {name}.", code="no-such-component")
+        return Response(ComponentOut(row).data)
 
     @extend_schema(request=InstallIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])

@@ -83,4 +83,9 @@ class NodePoolView(Door):
         """Delete a pool: its machines on ACK, only its labels on plain Kubernetes."""
         pool = get_visible(self.get_queryset(), pk=pk)
         values = self.read(DeleteIn)
-        return self.once(lambda: self._shown(pools.delete(self.actor, pool, **values), 202))
+
+        def work() -> Response:
+            pools.delete(self.actor, pool, **values)
+            return self._shown(pool, 202)
+
+        return self.once(work)

@@ -143,7 +143,7 @@ def change_mode(ground: Ground) -> None:
                 raise Failed(f"refused for another reason: {refusal}") from refusal
         else:
             raise Failed("the console let a person approve their own request")
-        ground.admin.post(f"mode-changes/{asked['id']}/withdraw/", {"reason": "Tour: shown."})
+        ground.admin.post(f"mode-changes/{asked['id']}/withdraw/")
     with ground.report.step("mode change: asked for, approved by another, carried out") as step:
         pool = _pool_to_change(ground)
         asked = ground.operator.post("mode-changes/", _request(pool, "Tour: isolate memory."))
