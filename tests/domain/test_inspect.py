@@ -1,0 +1,117 @@
+"""The tables of ``kubectl inspect cgpu``, compared byte for byte."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpupools.domain.allocation import fold
+from gpupools.domain.inspect import table, whole_table
+from tests.domain.builders import COUNT, MEM, a_node, a_pod, container, filled
+
+
+def test_the_binpack_state_of_a_node_with_four_cards():
+    node = a_node("cn-shanghai.192.0.2.109")
+    pods = filled(15, 9, on=node.name)
+    assert table([fold(node, pods)], {node.name: "192.0.2.109"}) == (
+        "NAME                     IPADDRESS    GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  "
+        "GPU3(Allocated/Total)  GPU Memory(GiB)\n"
+        "cn-shanghai.192.0.2.109  192.0.2.109  15/15                  9/15                   0/15                   "
+        "0/15                   24/60\n"
+        "-----------------------------------------------------------------------------------\n"
+        "Allocated/Total GPU Memory In Cluster:\n"
+        "24/60 (40%)  \n"
+    )
+
+
+def test_a_mixed_state_with_pending_and_a_card_that_is_not_there():
+    n2 = a_node("n2", resources={MEM: 61})
+    n1 = a_node("n1", cards=1)
+    pods = [
+        a_pod("multi", mem=8, at={0: 2, 1: 2, 2: 2, 3: 2}, label_count=4, on="n2"),
+        a_pod("twoc", container(mem=3), container(mem=4), at=[{1: 3}, {1: 4}], on="n2"),
+        a_pod("v1pod", mem=5, annotations={"ALIYUN_COM_GPU_MEM_IDX": "3"}, on="n2"),
+        a_pod("noann", mem=6, on="n2"),
+        a_pod("term", mem=1, at={2: 1}, terminating=True, on="n2"),
+        a_pod("done", mem=4, at={0: 4}, phase="Succeeded", on="n2"),
+        a_pod("stray", mem=2, at={3: 2}, on="n1"),
+    ]
+    assert table([fold(n2, pods), fold(n1, pods)], {"n1": "10.0.0.1", "n2": "10.0.0.2"}) == (
+        "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  "
+        "PENDING(Allocated)  GPU Memory(GiB)\n"
+        "n2    10.0.0.2   2/15                   9/15                   3/15                   7/15                   "
+        "6                   27/61\n"
+        "n1    10.0.0.1   0/15                   0/0                    0/0                    2/15                   "
+        "                    2/15\n"
+        "------------------------------------------------------------\n"
+        "Allocated/Total GPU Memory In Cluster:\n"
+        "29/76 (38%)  \n"
+    )
+
+
+@pytest.mark.parametrize("nodes", [[], [a_node(mode="exclusive")]])
+def test_no_sharing_node_at_all(nodes):
+    assert table([fold(node, []) for node in nodes], {}) == (
+        "NAME  IPADDRESS  GPU Memory()\n\nAllocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n"
+    )
+
+
+def test_what_is_claimed_beyond_the_last_column_is_left_out_as_the_tool_does():
+    text = table([fold(a_node(cards=1), [a_pod(mem=2, at={3: 2})])], {"n1": "10.0.0.1"})
+    assert text.splitlines()[1] == "n1    10.0.0.1   0/15                   0/15"
+    assert text.endswith("0/15 (0%)  \n")
+
+
+def test_memory_without_cards_shows_no_card():
+    allocations = [fold(a_node("a", resources={COUNT: 0}), [a_pod(mem=4, on="a")]), fold(a_node("b", cards=1), [])]
+    lines = table(allocations, {}).splitlines()
+    assert lines[1] == "a     unknown    0/0                    4                   4/60"
+    assert lines[2] == "b     unknown    0/15                                       0/15"
+
+
+def test_the_per_cent_is_cut_not_rounded():
+    assert table([fold(a_node(cards=1), filled(14))], {}).endswith("14/15 (93%)  \n")
+
+
+MEMORY = "aliyun.accelerator/nvidia_mem"
+
+
+@pytest.mark.parametrize(
+    ("units", "label", "word", "footnote"),
+    [
+        (15, "16130MiB", "GiB", ""),
+        (15, None, "GiB", ""),
+        (141, "143771MiB", "MiB", "One unit of GPU memory is 1 GiB, not 1 MiB, on: n1\n"),
+        (253, "32510MiB", "MiB", "One unit of GPU memory is 128 MiB, not 1 MiB, on: n1\n"),
+        (16130, "16130MiB", "MiB", ""),
+        (141, None, "MiB", ""),
+    ],
+)
+def test_a_wrong_guess_of_the_unit_is_corrected_below_the_table(units, label, word, footnote):
+    node = a_node(cards=1, units=units, labels={MEMORY: label} if label else {})
+    text = table([fold(node, [])], {})
+    assert f"GPU Memory({word})" in text
+    assert text.split("%)  \n")[1] == footnote
+
+
+def test_units_that_differ_between_nodes_are_named():
+    nodes = [
+        a_node("a", cards=1, units=15, labels={MEMORY: "16130MiB"}),
+        a_node("b", cards=1, units=253, labels={MEMORY: "32510MiB"}),
+    ]
+    assert table([fold(node, []) for node in nodes], {}).endswith(
+        "0/268 (0%)  \nOne unit of GPU memory is 128 MiB, not 1 GiB, on: b\n"
+    )
+
+
+def test_nodes_with_whole_cards_have_a_table_of_their_own():
+    nodes = [a_node("a", mode="exclusive"), a_node("bb", mode="topology", cards=8), a_node("c")]
+    pods = [a_pod(whole=3, on="a")]
+    assert whole_table([fold(node, pods) for node in nodes]) == (
+        "Whole GPUs:\n"
+        "NAME  MODE      GPUs(Allocated/Total)\n"
+        "a     default   3/4\n"
+        "bb    topology  0/8\n"
+        "----------------------------------\n"
+        "Allocated/Total GPUs In Cluster:\n"
+        "3/12 (25%)  \n"
+    )
