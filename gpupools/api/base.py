@@ -129,7 +129,7 @@ def windowed(request: Request, rows: Sequence[Row], key: Callable[[Row], str]) -
         raise ValidationError({"limit": ["This is a whole number from 1 to 2000."]})
     after = request.query_params.get("after", "")
     try:
-        start = base64.urlsafe_b64decode(after.encode()).decode() if after else ""
+        start = base64.b64decode(after.encode(), altchars=b"-_", validate=True).decode() if after else ""
     except (ValueError, UnicodeDecodeError):
         raise ValidationError({"after": ["This is not a `next_after` of this list."]}) from None
     rest = [row for row in rows if key(row) > start] if start else list(rows)
