@@ -8,6 +8,12 @@ from typing import Any
 import structlog
 
 
+def _without_colours(_: Any, __: str, event: structlog.types.EventDict) -> structlog.types.EventDict:
+    """Drop uvicorn's second copy of its message, which is meant for a terminal."""
+    event.pop("color_message", None)
+    return event
+
+
 def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
     """Return Django's LOGGING, and make structlog's loggers go the same way."""
     shared: list[structlog.types.Processor] = [
@@ -16,6 +22,7 @@ def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_colours,
     ]
     structlog.configure(
         processors=[
@@ -55,7 +62,8 @@ def logging_config(*, level: str, as_json: bool) -> dict[str, Any]:
             "django.request": {"level": "ERROR"},
             "django.server": {"handlers": [], "propagate": True},
             "uvicorn": {"handlers": [], "level": level, "propagate": True},
-            "uvicorn.access": {"handlers": [], "level": level, "propagate": True},
+            # Its lines would carry every probe and every poll of an open page.
+            "uvicorn.access": {"handlers": [], "level": "WARNING", "propagate": True},
             "axes": quiet,
             "urllib3": quiet,
             "kubernetes": quiet,
