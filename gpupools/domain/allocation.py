@@ -116,7 +116,8 @@ class _Fold:
         if claim.problem:
             self._warn(UNREADABLE, f"{_name(pod)} has an allocation that cannot be read.", pod)
         claimed = sum(claim.memory_units.values()) if claim.memory_units else units
-        core = sum(claim.core_percent.values()) or limit_of(pod.ask, GPU_CORE)
+        asked_core = limit_of(pod.ask, GPU_CORE)
+        core = sum(claim.core_percent.values()) or asked_core
         if not self.shared:
             self._keep(_holding(pod, memory=claimed, core=core), former=True)
             cards = ", ".join(f"GPU{index}" for index in sorted(claim.memory_units)) or "an unknown card"
@@ -133,7 +134,9 @@ class _Fold:
                 f"{_name(pod)} asks for {units} memory {_plural(units, 'unit')}, but its allocation says {claimed}.",
                 pod,
             )
-        self._place_share(pod, claim.memory_units, claim.core_percent)
+        # Compute is given on the cards of the memory, so a missing word on it leaves only one place for it.
+        per_card = asked_core // len(claim.memory_units)
+        self._place_share(pod, claim.memory_units, claim.core_percent or dict.fromkeys(claim.memory_units, per_card))
         if any(was != self.card_units for index, was in claim.card_units.items() if index in claim.memory_units):
             was = next(was for was in claim.card_units.values() if was != self.card_units)
             self._warn(

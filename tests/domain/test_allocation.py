@@ -174,6 +174,13 @@ def test_v14_memory_and_compute_are_folded_side_by_side():
     assert (allocation.core_percent_used, allocation.core_percent) == (30, 200)
 
 
+@pytest.mark.parametrize("word", [{}, {"gpushare.alibabacloud.com/core-percentage": "{bad json"}])
+def test_compute_without_a_readable_word_is_on_the_card_of_the_memory(word):
+    allocation = fold(a_node(mode="core_mem", cards=2), [a_pod(mem=6, core=30, at={1: 6}, annotations=word)])
+    assert [gpu.core_percent_used for gpu in allocation.gpus] == [0, 30]
+    assert codes(allocation) == (["unreadable-allocation"] if word else [])
+
+
 @pytest.mark.parametrize(
     ("label", "memory", "cards", "size"),
     [
