@@ -1,0 +1,64 @@
+"""Which nodes are not as their pool wants them, key by key."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpupools.domain.gpus import Taint
+from gpupools.models import Cluster
+from gpupools.services.drift import Drift, drifted
+from tests.domain.builders import a_node
+from tests.services.builders import a_pool
+
+pytestmark = pytest.mark.django_db
+MODE, POLICY = "ack.node.gpu.schedule", "ack.node.gpu.placement"
+
+
+def test_a_node_that_carries_all_has_no_drift(lab: Cluster) -> None:
+    pool = a_pool(lab, labels={"team": "vision"})
+    assert drifted(pool, [a_node("n1", "cgpu", policy="binpack", labels={"team": "vision", "other": "x"})]) == []
+
+
+def test_each_wrong_key_is_named_with_wanted_and_found(lab: Cluster) -> None:
+    pool = a_pool(lab, policy="spread", labels={"team": "vision"})
+    assert drifted(pool, [a_node("n1", "share", policy="binpack")]) == [
+        Drift("n1", "team", "vision", ""),
+        Drift("n1", MODE, "cgpu", "share"),
+        Drift("n1", POLICY, "spread", "binpack"),
+    ]
+
+
+def test_without_the_label_a_node_with_whole_cards_is_exclusive_all_the_same(lab: Cluster) -> None:
+    pool = a_pool(lab, mode="exclusive", policy="")
+    whole = a_node("n1", None, resources={"nvidia.com/gpu": 4})
+    without = a_node("n2", None)
+    assert drifted(pool, [whole, without]) == [Drift("n2", MODE, "default", "")]
+
+
+def test_without_the_placement_label_a_node_packs(lab: Cluster) -> None:
+    assert drifted(a_pool(lab, "packs"), [a_node("n1", "cgpu")]) == []
+    assert drifted(a_pool(lab, "spreads", policy="spread"), [a_node("n1", "cgpu")]) == [
+        Drift("n1", POLICY, "spread", "")
+    ]
+
+
+def test_a_pool_without_a_mode_says_nothing_about_modes(lab: Cluster) -> None:
+    assert drifted(a_pool(lab, mode="", policy=""), [a_node("n1", "mps"), a_node("n2", "topology")]) == []
+
+
+def test_missing_and_different_taints_are_drift_and_foreign_ones_are_not(lab: Cluster) -> None:
+    wanted = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    pool = a_pool(lab, taints=[wanted])
+    foreign = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+    found = drifted(
+        pool,
+        [
+            a_node("right", taints=(Taint("nvidia.com/gpu", "present", "NoSchedule"), foreign)),
+            a_node("none", taints=(foreign,)),
+            a_node("other", taints=(Taint("nvidia.com/gpu", "maybe", "NoSchedule"),)),
+        ],
+    )
+    assert found == [
+        Drift("none", "taint nvidia.com/gpu", "nvidia.com/gpu=present:NoSchedule", ""),
+        Drift("other", "taint nvidia.com/gpu", "nvidia.com/gpu=present:NoSchedule", "nvidia.com/gpu=maybe:NoSchedule"),
+    ]
