@@ -264,14 +264,15 @@ def unreachable(error: Exception, seconds: float) -> Unreachable:
     verify = _certificate_problem(cause)
     if verify:
         words = f"its certificate does not hold ({cut(verify)})"
+    elif isinstance(cause, urllib3.exceptions.NameResolutionError):
+        words = "its host name does not resolve"
+    elif isinstance(cause, urllib3.exceptions.NewConnectionError):  # urllib3 counts it among the time-outs
+        is_refused = isinstance(cause.__cause__ or cause.__context__, ConnectionRefusedError)
+        words = "the connection was refused" if is_refused else "no connection could be made"
     elif isinstance(cause, urllib3.exceptions.ConnectTimeoutError):
         words = "no connection within the time-out"
     elif isinstance(cause, urllib3.exceptions.TimeoutError | TimeoutError):
         words = f"silent for {seconds:g} s"
-    elif isinstance(cause, urllib3.exceptions.NameResolutionError):
-        words = "its host name does not resolve"
-    elif isinstance(cause, urllib3.exceptions.NewConnectionError | ConnectionRefusedError):
-        words = "the connection was refused"
     elif isinstance(cause, urllib3.exceptions.SSLError | ssl.SSLError | ApiException):
         words = "TLS could not be set up"
     else:
