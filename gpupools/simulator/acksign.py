@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 ALGORITHM = "ACS3-HMAC-SHA256"
 _AUTHORIZATION = re.compile(
-    rf"{ALGORITHM} Credential=(?P<key_id>[^,\s]+),\s*SignedHeaders=(?P<signed>[^,\s]+),\s*Signature=(?P<signature>[0-9a-f]{{64}})"
+    rf"{ALGORITHM} Credential=(?P<key_id>[^,\s]+),\s*SignedHeaders=(?P<signed>[^,\s]+),"
+    r"\s*Signature=(?P<signature>[0-9a-f]{64})"
 )
 _CLOCK_SKEW = timedelta(minutes=15)
 # Without these in the signature a request could be replayed against another operation, host or body.

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from gpupools.domain import annotations, objects
+from gpupools.domain import objects
+from gpupools.domain.annotations import ASSIGNED, TOPOLOGY_ALLOCATION
 from gpupools.domain.asks import limit_of
 from gpupools.domain.gpus import Pod
 from gpupools.domain.modes import MODE_LABEL
@@ -88,7 +89,8 @@ class Kubelet:
             return None
         self._uids[key] = uid
         if finished(pod):
-            return self._finish(pod)
+            self._finish(pod)
+            return None
         now = self._clock.now()
         run = self._runs.get(uid)
         if run is None:
@@ -197,12 +199,12 @@ class Kubelet:
         """What the device plugin writes once it found the allocation that the scheduler made."""
         notes = raw["metadata"].get("annotations") or {}
         changes: dict[str, str] = {}
-        if notes.get(annotations.ASSIGNED) == "false":
-            changes[annotations.ASSIGNED] = "true"
-        if document := notes.get(annotations.TOPOLOGY_ALLOCATION):
+        if notes.get(ASSIGNED) == "false":
+            changes[ASSIGNED] = "true"
+        if document := notes.get(TOPOLOGY_ALLOCATION):
             read = json.loads(document)
             if read.get("assigned") is False:
-                changes[annotations.TOPOLOGY_ALLOCATION] = json.dumps({**read, "assigned": True}, separators=(",", ":"))
+                changes[TOPOLOGY_ALLOCATION] = json.dumps({**read, "assigned": True}, separators=(",", ":"))
         if not changes:
             return
 

@@ -11,7 +11,8 @@ import itertools
 import logging
 from collections.abc import Iterable
 
-from gpupools.domain import annotations, objects, placement
+from gpupools.domain import objects, placement
+from gpupools.domain.annotations import share_annotations, topology_annotations
 from gpupools.domain.asks import limit_of
 from gpupools.domain.gpus import GpuNode, Pod
 from gpupools.domain.modes import GPU_MEM, MODE_LABEL, TOPOLOGY_GPU
@@ -227,11 +228,11 @@ class Scheduler:
         chosen = tuple(cards)
         if limit_of(pod.ask, GPU_MEM):
             units = [gpu.memory_units for gpu in state.allocation.gpus]
-            return annotations.share_annotations(
+            return share_annotations(
                 pod.ask, chosen, card_units=units, assumed_at_ns=self._clock.nanoseconds()
             )
         if limit_of(pod.ask, TOPOLOGY_GPU):
-            return annotations.topology_annotations(pod.ask, chosen, assumed_at_ns=self._clock.nanoseconds())
+            return topology_annotations(pod.ask, chosen, assumed_at_ns=self._clock.nanoseconds())
         return {}
 
     def _fail(self, key: Key, raw: Object, message: str) -> None:

@@ -1,0 +1,158 @@
+"""Tasks of the embedded ACK: small records of work that is done step by step and looked at again.
+
+Nothing of a task lives outside its record, so a restart in the middle goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from gpupools.simulator.ackaddons import create_daemonsets, delete_daemonsets, gone, settled
+from gpupools.simulator.ackmachines import Machines
+from gpupools.simulator.ackrules import AckError
+from gpupools.simulator.ackstate import AckState, Record
+from gpupools.simulator.clock import Clock
+from gpupools.simulator.store import Store
+
+_ADDON_SECONDS = 3.0  # an add-on's chart is rendered and applied
+_LABELS_SECONDS = 0.3  # per node
+_LOOK_AGAIN_SECONDS = 1.0
+
+
+def nobody(key: Hashable) -> None:
+    """Before the loops run there is nobody to wake: they look at everything when they start."""
+
+
+class Tasks:
+    """Starts tasks and takes them further."""
+
+    def __init__(self, store: Store, clock: Clock, state: AckState, machines: Machines, *, region: str) -> None:
+        self._store = store
+        self._clock = clock
+        self._state = state
+        self._machines = machines
+        self._region = region
+        self.wake: Callable[[Hashable], None] = nobody
+
+    def start(self, task_type: str, works: list[Record], *, target_id: str, target_type: str) -> Record:
+        """Start a task; it is worked on from the next turn of the loop on."""
+        task = self._state.new_task(task_type, works, target_id=target_id, target_type=target_type)
+        self.wake(("task", task["task_id"]))
+        return task
+
+    def get(self, task_id: str) -> Record:
+        """Return a task; 404 when there is none."""
+        found = self._state.tasks.get(task_id)
+        if found is None:
+            raise AckError(404, "ErrorTaskNotFound", f"The task {task_id} does not exist.")
+        return found
+
+    def cancel(self, task_id: str) -> None:
+        """End a task: what is done stays, what is not begun is not done."""
+        task = self.get(task_id)
+        if task["state"] != "running":
+            raise AckError(400, "TaskNotRunning", f"The task {task_id} is {task['state']}.")
+        self._finish(task, "fail", {"code": "TaskCanceled", "message": "The task was cancelled."})
+
+    def doing(self, pool_id: str) -> str:
+        """Return what the running tasks do to a pool: scaling, removing or updating; active without any."""
+        words = {"running": "scaling", "gone": "removing"}
+        for task in self._state.tasks.values():
+            if task["state"] == "running" and task["target"]["id"] == pool_id:
+                work = task["works"][min(task["position"], len(task["works"]) - 1)]
+                return words.get(work.get("want", ""), "updating")
+        return "active"
+
+    def advance(self, task_id: str) -> float | None:
+        """Do as much of a task as can be done now; return when to look again."""
+        task = self._state.tasks.get(task_id)
+        if task is None or task["state"] != "running":
+            return None
+        while task["position"] < len(task["works"]):
+            work, stage = task["works"][task["position"]], task["stages"][task["position"]]
+            if stage["state"] == "initial":
+                stage.update(state="running", start_time=self._clock.stamp())
+                work["since"] = self._clock.micro_stamp()
+                self._tell(task, "Normal", stage["name"], f"Stage {stage['name']} started.")
+            again = self._work(task, work)
+            task["updated"] = self._clock.stamp()
+            self._state.touch()
+            if again is not None:
+                return again
+            stage.update(state="success", end_time=self._clock.stamp())
+            task["position"] += 1
+        self._finish(task, "success", {})
+        return None
+
+    def _finish(self, task: Record, state: str, error: dict[str, str]) -> None:
+        if state == "fail" and task["position"] < len(task["stages"]):
+            task["stages"][task["position"]].update(state="fail", end_time=self._clock.stamp())
+        task.update(state=state, error=error, updated=self._clock.stamp())
+        self._tell(task, "Normal" if state == "success" else "Warning", task["task_type"], f"The task ended: {state}.")
+        self._state.touch()
+
+    def _tell(self, task: Record, level: str, action: str, message: str) -> None:
+        timestamp = int(self._clock.now().timestamp() * 1000)
+        event = {"level": level, "reason": action, "action": action, "message": message}
+        task["events"].append({**event, "source": "ack", "timestamp": timestamp})
+
+    def _work(self, task: Record, work: Record) -> float | None:
+        """Do a part of one work; None when it is done, else when to look again."""
+        passed = self._clock.simulated_seconds_since(work["since"])
+        match work["kind"]:
+            case "wait":
+                return None if passed >= work["seconds"] else work["seconds"] - passed
+            case "machines":
+                return self._watch_machines(task, work)
+            case "labels":
+                return self._push_labels(task, work)
+            case "install":
+                return self._install(work, passed)
+            case "uninstall":
+                return self._uninstall(work)
+            case "delete-pool":
+                self._state.pools.pop(work["pool"], None)
+        return None
+
+    def _watch_machines(self, task: Record, work: Record) -> float | None:
+        left = 0
+        for machine_id in work["machines"]:
+            state = self._state.machines.get(machine_id, {}).get("state", "gone")
+            there = state == "running" if work["want"] == "running" else state in ("gone", "detached")
+            # A machine that was asked to join and was removed meanwhile will not join any more.
+            there = there or (work["want"] == "running" and state in ("gone", "detached", "removing"))
+            task["results"][machine_id] = "success" if there else "initial"
+            if not there:
+                left += 1
+                self.wake(("machine", machine_id))
+        return _LOOK_AGAIN_SECONDS if left else None
+
+    def _push_labels(self, task: Record, work: Record) -> float | None:
+        """Write the pool's labels and taints to one node after the other."""
+        pool = self._state.pools.get(task["target"]["id"])
+        rest = [machine_id for machine_id in work["machines"] if machine_id not in work["done"]]
+        if pool is None or not rest:
+            return None
+        self._machines.write_labels(rest[0], pool["kubernetes_config"])
+        work["done"].append(rest[0])
+        task["results"][rest[0]] = "success"
+        return _LABELS_SECONDS if len(rest) > 1 else None
+
+    def _install(self, work: Record, passed: float) -> float | None:
+        name = work["addon"]
+        if not work.get("created"):
+            if passed < _ADDON_SECONDS:
+                return _ADDON_SECONDS - passed
+            create_daemonsets(self._store, name, region=self._region)
+            work["created"] = True
+        if not settled(self._store, name):
+            return _LOOK_AGAIN_SECONDS
+        self._state.addons[name]["state"] = "active"
+        return None
+
+    def _uninstall(self, work: Record) -> float | None:
+        delete_daemonsets(self._store, work["addon"])
+        if not gone(self._store, work["addon"]):
+            return _LOOK_AGAIN_SECONDS
+        self._state.addons.pop(work["addon"], None)
+        return None

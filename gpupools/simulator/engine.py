@@ -1,0 +1,112 @@
+"""Everything that moves in the embedded cluster: it makes the fleet on the first start and runs all loops.
+
+``prepare`` writes what the cluster is born with; ``run`` works until cancelled. State comes back with the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from gpupools.simulator.ackaddons import create_daemonsets
+from gpupools.simulator.ackapi import AckApi
+from gpupools.simulator.ackcloud import AckCloud
+from gpupools.simulator.ackkeys import AckKeys
+from gpupools.simulator.clock import Clock
+from gpupools.simulator.daemonsets import DaemonSetController
+from gpupools.simulator.devices import DevicePlugins
+from gpupools.simulator.fleet import Fleet
+from gpupools.simulator.garbage import GarbageCollector, NamespaceController
+from gpupools.simulator.jobs import JobController
+from gpupools.simulator.kubelet import Kubelet
+from gpupools.simulator.logs import LogBook
+from gpupools.simulator.loops import Loop
+from gpupools.simulator.machines import Place, address, hardware_of, node_object
+from gpupools.simulator.nodes import NodeLifecycle
+from gpupools.simulator.records import Recorder
+from gpupools.simulator.scheduler import Scheduler
+from gpupools.simulator.store import Store
+
+SHELF = "engine"
+_CRITICAL_CLASSES = (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
+
+
+class Engine:
+    """The moving part of one embedded cluster."""
+
+    def __init__(self, store: Store, clock: Clock, logbook: LogBook, plan: Fleet, keys: AckKeys) -> None:
+        self._store = store
+        self._clock = clock
+        self._plan = plan
+        self._keys = keys
+        self._logbook = logbook
+        self._recorder = Recorder(store, clock)
+        self.ack = AckCloud(store, clock, plan, cluster_id=keys.cluster_id)
+
+    def ack_application(self, kubeconfig: str) -> AckApi:
+        """Return the ACK OpenAPI as an ASGI application; ``kubeconfig`` is what it hands out."""
+        return AckApi(self.ack, self._keys, self._clock, kubeconfig=kubeconfig)
+
+    def prepare(self) -> None:
+        """Write what the cluster is born with, where it is not there yet."""
+        for name, value in _CRITICAL_CLASSES:
+            if self._store.peek("PriorityClass", "", name) is None:
+                self._store.create("PriorityClass", {"metadata": {"name": name}, "value": value})
+        shelf = self._store.shelf(SHELF)
+        if shelf.get("born"):
+            return
+        self._make_plain_nodes()
+        if self._plan.cluster.spec:
+            self.ack.make_first_pools()
+            for name in self._plan.addons:
+                self.ack.install_at_birth(name)
+        else:
+            for name in self._plan.addons:
+                create_daemonsets(self._store, name, region=self._plan.cluster.region)
+        shelf["born"] = True
+        self._store.touch()
+
+    def _make_plain_nodes(self) -> None:
+        place = Place(self._plan.cluster.region, self._plan.cluster.version)
+        number = 0
+        for group in self._plan.nodes:
+            hardware = hardware_of(group.instance_type)
+            assert hardware is not None  # noqa: S101  # the fleet was checked when it was read
+            for position in range(1, group.count + 1):
+                number += 1
+                name = f"{group.prefix}-{position:02}"
+                self._store.create(
+                    "Node",
+                    node_object(
+                        name=name,
+                        ip=address(number),
+                        machine=name,
+                        hardware=hardware,
+                        place=place,
+                        zone=self._plan.cluster.zones[number % len(self._plan.cluster.zones)],
+                        labels=group.labels,
+                        taints=[{"key": t.key, "value": t.value, "effect": t.effect} for t in group.taints],
+                        number=number,
+                        stamp=self._clock.stamp(),
+                    ),
+                )
+
+    async def run(self) -> None:
+        """Run every loop until cancelled, or until one fails."""
+        store, clock, recorder = self._store, self._clock, self._recorder
+        reconcilers = (
+            NamespaceController(store),
+            NodeLifecycle(store, clock, recorder),
+            DaemonSetController(store, clock, recorder),
+            JobController(store, clock, recorder),
+            GarbageCollector(store),
+            Kubelet(store, clock, recorder, self._logbook),
+            DevicePlugins(store, clock),
+            self.ack,
+        )
+        async with asyncio.TaskGroup() as group:
+            for reconciler in reconcilers:
+                loop = Loop(reconciler, store, clock)
+                if reconciler is self.ack:
+                    self.ack.on_wake(loop.add)
+                group.create_task(loop.run(), name=reconciler.name)
+            group.create_task(Scheduler(store, clock, recorder).run(), name="scheduler")
