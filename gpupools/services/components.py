@@ -80,8 +80,7 @@ def foreign() -> tuple[ForeignComponent, ...]:
 def overview(cluster: Cluster) -> list[ComponentRow]:
     """Return every component of the catalogue with its last checked state in a cluster."""
     states = {state.name: state for state in ComponentState.objects.filter(cluster=cluster)}
-    last = _last_pushes(cluster)
-    return [_row(cluster, name, states.get(name), last.get(target_of(name))) for name in CATALOGUE]
+    return [_row(cluster, name, states.get(name), _last_push(cluster, name)) for name in CATALOGUE]
 
 
 def present(cluster: Cluster) -> dict[str, bool]:
@@ -250,11 +249,8 @@ def _set(cluster: Cluster, found: ComponentVerdict) -> bool:
     return bool(before != columns)
 
 
-def _last_pushes(cluster: Cluster) -> dict[str, Push]:
-    last: dict[str, Push] = {}
-    for push in Push.objects.filter(cluster=cluster, target__startswith=target_of("")).order_by("pk"):
-        last[push.target] = push
-    return last
+def _last_push(cluster: Cluster, name: Component) -> Push | None:
+    return Push.objects.filter(cluster=cluster, target=target_of(name)).order_by("-pk").first()
 
 
 def _row(cluster: Cluster, name: Component, state: ComponentState | None, push: Push | None) -> ComponentRow:

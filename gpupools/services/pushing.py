@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpupools.services import componentpushes, components, poolpushes, pushes, submissions
+from gpupools.services import changepushes, componentpushes, components, poolpushes, pushes, submissions
 from gpupools.services.pushes import Handler
 
 HANDLERS: dict[str, Handler] = {
@@ -12,6 +12,7 @@ HANDLERS: dict[str, Handler] = {
     components.INSTALL: Handler(componentpushes.install, componentpushes.failed),
     components.UNINSTALL: Handler(componentpushes.uninstall, componentpushes.failed),
     **submissions.HANDLERS,
+    **changepushes.HANDLERS,
 }
 
 

@@ -23,9 +23,7 @@ def a_user(name: str, *grants: tuple[Role, Cluster | None, str]) -> User:
     return user
 
 
-def an_actor(
-    role: Role | None = None, cluster: Cluster | None = None, namespace: str = "", *, name: str = ""
-) -> Actor:
+def an_actor(role: Role | None = None, cluster: Cluster | None = None, namespace: str = "", *, name: str = "") -> Actor:
     """Make somebody with one grant (or none), signed in."""
     grants = [(role, cluster, namespace)] if role else []
     return Actor(a_user(name or f"{role or 'nobody'}-{User.objects.count()}", *grants))
@@ -47,7 +45,7 @@ def a_connection(*, ack: bool = False, server: str = NOWHERE) -> Connection:
         "kind": "Config",
         "current-context": "test",
         "clusters": [{"name": "test", "cluster": {"server": server}}],
-        "users": [{"name": "test", "user": {"token": "not a real token"}}],
+        "users": [{"name": "test", "user": {"token": "not-a-real-token"}}],
         "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
     }
     return Connection(server, kubeconfig, "test", access, 1.0)
