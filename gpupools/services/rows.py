@@ -165,8 +165,8 @@ def _holding_row(holding: Holding) -> HoldingRow:
 
 def totals_row(allocations: Iterable[NodeAllocation]) -> TotalsRow:
     """Put the sums of all nodes on the wire."""
-    totals: TotalsRow = msgspec.to_builtins(ledger.totals(allocations))
-    return totals
+    totals = ledger.totals(allocations)
+    return {"modes": [msgspec.to_builtins(each) for each in totals.modes], "all": msgspec.to_builtins(totals.all)}
 
 
 def timestamp(taken_at: float) -> str:
