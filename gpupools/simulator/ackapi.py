@@ -67,7 +67,7 @@ class Call:
 class AckApi:
     """The ASGI application."""
 
-    def __init__(self, cloud: AckCloud, keys: AckKeys, clock: Clock, *, kubeconfig: str) -> None:
+    def __init__(self, cloud: AckCloud, keys: AckKeys, clock: Clock, *, kubeconfig: Callable[[], str]) -> None:
         self._cloud = cloud
         self._clock = clock
         self._kubeconfig = kubeconfig
@@ -153,7 +153,7 @@ class AckApi:
         return 200, ackviews.cluster(self._cloud)
 
     def _kubeconfig_of(self, call: Call) -> tuple[int, Any]:
-        return 200, {"config": self._kubeconfig, "expiration": ""}
+        return 200, {"config": self._kubeconfig(), "expiration": ""}
 
     # Node pools
 

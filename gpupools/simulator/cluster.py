@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from gpupools.simulator import fleet
+from gpupools.simulator import ackkeys, fleet
+from gpupools.simulator.ackapi import AckApi
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.engine import Engine
 from gpupools.simulator.housekeeping import keep_clean
 from gpupools.simulator.logs import LogBook
 from gpupools.simulator.statefile import StateFile
@@ -43,19 +43,23 @@ class Cluster:
         self.store = Store(now=self.clock.now)
         self.logbook = LogBook()
         self._state = StateFile(options.state, self.store, self.logbook) if options.state else None
+        if self._state is not None:
+            self._state.load()
+        self.store.bootstrap()
+        self._keys = ackkeys.kept(options.directory, cluster_id=options.cluster_id)
+        self._engine = Engine(self.store, self.clock, self.logbook, plan, self._keys)
 
     @classmethod
     async def open(cls, options: Options) -> Cluster:
         """Read the fleet and the state; what the state has is not made anew."""
         cluster = cls(options, fleet.load(options.fleet))
-        if cluster._state is not None:
-            cluster._state.load()
-        cluster.store.bootstrap()
+        cluster._engine.prepare()
         return cluster
 
     async def live(self) -> None:
         """Run every loop until cancelled, or until one fails."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(self._engine.run(), name="engine")
             group.create_task(keep_clean(self.store, self.logbook), name="housekeeping")
             if self._state is not None:
                 group.create_task(self._state.keep_saving(), name="state")
@@ -65,8 +69,15 @@ class Cluster:
         if self._state is not None:
             self._state.save()
 
-    def ack_application(self) -> Callable[..., Awaitable[Any]]:
-        raise NotImplementedError
+    def ack_application(self) -> AckApi:
+        """Return the ACK OpenAPI; it hands out the kubeconfig that lies in the directory."""
+        return self._engine.ack_application(lambda: (self._options.directory / "kubeconfig").read_text("utf-8"))
 
     def ack_access(self) -> dict[str, str]:
-        raise NotImplementedError
+        """Return what a client of the OpenAPI needs besides its address."""
+        return {
+            "cluster_id": self._keys.cluster_id,
+            "region": self._fleet.cluster.region,
+            "access_key_id": self._keys.access_key_id,
+            "access_key_secret": self._keys.access_key_secret,
+        }

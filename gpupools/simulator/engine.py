@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from gpupools.simulator.ackaddons import create_daemonsets
 from gpupools.simulator.ackapi import AckApi
@@ -42,8 +43,8 @@ class Engine:
         self._recorder = Recorder(store, clock)
         self.ack = AckCloud(store, clock, plan, cluster_id=keys.cluster_id)
 
-    def ack_application(self, kubeconfig: str) -> AckApi:
-        """Return the ACK OpenAPI as an ASGI application; ``kubeconfig`` is what it hands out."""
+    def ack_application(self, kubeconfig: Callable[[], str]) -> AckApi:
+        """Return the ACK OpenAPI as an ASGI application; ``kubeconfig`` reads what it hands out."""
         return AckApi(self.ack, self._keys, self._clock, kubeconfig=kubeconfig)
 
     def prepare(self) -> None:
