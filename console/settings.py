@@ -118,6 +118,7 @@ TEMPLATES = [
                 "django.contrib.messages.context_processors.messages",
                 "csp.context_processors.nonce",
             ],
+            "builtins": ["gpupools.web.templatetags"],
         },
     },
 ]
@@ -144,6 +145,7 @@ AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_RESET_ON_SUCCESS = True
 AXES_ENABLE_ADMIN = False
+AXES_LOCKOUT_CALLABLE = "gpupools.web.views.session.locked_out"
 AXES_VERBOSE = False
 
 # Browser safety. Nothing inline, nothing from another host; a nonce is there for what makes styles itself.
@@ -162,6 +164,7 @@ CONTENT_SECURITY_POLICY = {
     },
 }
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "gpupools.web.views.errors.csrf_failure"
 SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 SECURE_CROSS_ORIGIN_OPENER_POLICY = "same-origin"

@@ -12,3 +12,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("gpupools.web.urls")),
 ]
+
+handler403 = "console.failures.not_allowed"
+handler404 = "console.failures.not_found"
+handler500 = "console.failures.crashed"
