@@ -101,7 +101,7 @@ class AckClient:
         return Started(answer.body.nodepool_id or "", answer.body.task_id or "")
 
     def modify(self, pool_id: str, spec: PoolSpec, *, update_nodes: bool, op_id: str) -> Started:
-        """Write name, labels, taints and the absolute size.
+        """Write name, labels, taints and the absolute size; vSwitches stay as they are.
 
         The label with the operation's id changes every time: ACK does nothing on ``update_nodes`` without a change.
         """
@@ -110,14 +110,9 @@ class AckClient:
             raise Refused(f"ACK has no node pool {pool_id}.", code="not-found", status=404)
         if there.op_id == op_id:
             return Started(pool_id, self._running_task() if there.state in _BUSY else "")
-        group = models.ModifyClusterNodePoolRequestScalingGroup(desired_size=spec.desired_size)
-        if spec.instance_types:
-            group.instance_types = list(spec.instance_types)
-        if spec.vswitch_ids:
-            group.vswitch_ids = list(spec.vswitch_ids)
         request = models.ModifyClusterNodePoolRequest(
             nodepool_info=models.ModifyClusterNodePoolRequestNodepoolInfo(name=spec.name),
-            scaling_group=group,
+            scaling_group=_group_change(there, spec),
             kubernetes_config=models.ModifyClusterNodePoolRequestKubernetesConfig(
                 labels=_tags(spec, op_id), taints=_taints(spec)
             ),
@@ -200,7 +195,7 @@ class AckClient:
 
     def kubeconfig(self) -> str:
         """Return a kubeconfig of the caller's identity, for the public endpoint."""
-        request = models.DescribeClusterUserKubeconfigRequest(private_ip_address=False)
+        request = models.DescribeClusterUserKubeconfigRequest()
         call = self._client.describe_cluster_user_kubeconfig_with_options
         config: str = self._call(call, self._cluster_id, request).body.config or ""
         return config
@@ -277,6 +272,17 @@ def _unreachable(error: Exception) -> Unreachable:
 
 def _unreadable() -> Unreachable:
     return Unreachable("ACK's OpenAPI gave an answer that cannot be read.")
+
+
+def _group_change(there: PoolFacts, spec: PoolSpec) -> Any | None:
+    """Return what is to change of the machines, or nothing.
+
+    The SDK writes an empty list for every list that is not given (disks, tags), so a group is sent only for a reason.
+    """
+    types = list(spec.instance_types) or list(there.instance_types)
+    if spec.desired_size == there.desired_size and types == list(there.instance_types):
+        return None
+    return models.ModifyClusterNodePoolRequestScalingGroup(desired_size=spec.desired_size, instance_types=types)
 
 
 def _tags(spec: PoolSpec, op_id: str) -> list[Any]:

@@ -43,6 +43,7 @@ class ScriptedServer:
         self.version = 100
         self.floor = 0
         self.requests: list[tuple[str, str, dict[str, str], Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.handlers: dict[tuple[str, str], Callable[[dict[str, str], Any], Answer]] = {}
         self.list_faults: deque[Answer] = deque()
         self.watch_faults: deque[str] = deque()
@@ -160,6 +161,7 @@ class ScriptedServer:
                 body = json.loads(raw) if raw else None
                 with server.lock:
                     server.requests.append((self.command, parts.path, query, body))
+                    server.headers.append({name.lower(): value for name, value in self.headers.items()})
                 handler = server.handlers.get((self.command, parts.path))
                 kind = next((k for k, path in PATHS.items() if path == parts.path), "")
                 if handler:
