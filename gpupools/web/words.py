@@ -69,6 +69,18 @@ SIGNS: dict[str, dict[str, Sign]] = {
         "deleting": Sign("warn", "trash", _("Deleting")),
         "deleted": Sign("none", "circle-minus", _("Deleted")),
     },
+    "outcome": {
+        "queued": Sign("info", "hourglass", _("Queued")),
+        "not accepted": Sign("bad", _BAD, _("Not accepted")),
+        "waiting": Sign("warn", "hourglass", _("Waiting")),
+        "running": Sign("info", "player-play", _("Running")),
+        "succeeded": Sign("ok", _OK, _("Succeeded")),
+        "failed": Sign("bad", _BAD, _("Failed")),
+        "suspended": Sign("none", "player-pause", _("Suspended")),
+        "deleting": Sign("warn", "trash", _("Deleting")),
+        "deleted": Sign("none", "circle-minus", _("Deleted")),
+        "unknown": Sign("none", "help-circle", _("Unknown")),
+    },
     "phase": {
         "Pending": Sign("warn", "hourglass", _("Pending")),
         "Running": Sign("ok", "player-play", _("Running")),

@@ -6,6 +6,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from gpupools.domain.gpus import GpuNode
+from gpupools.domain.modes import GPU_RESOURCES
 from gpupools.errors import Missing
 from gpupools.services import nodes, pods
 from gpupools.web.door import actor_of, cluster_of, page
@@ -50,5 +52,18 @@ def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     if not lines:
         raise Missing(_("Cluster %(cluster)s has no node %(name)s now.") % {"cluster": here.name, "name": name})
     held = pods.listing(actor, here, pods.Filters(node=name))
-    context = {"nav": "nodes", "line": lines[0], "facts": lines[0].facts, "row": lines[0].row, "pods": held.rows, "fresh": Fresh(held.taken_at)}
+    facts = lines[0].facts
+    context = {
+        "nav": "nodes", "line": lines[0], "facts": facts, "row": lines[0].row, "pods": held.rows,
+        "fresh": Fresh(held.taken_at), "labels": sorted(facts.node.labels.items()), "resources": _resources(facts.node),
+    }  # fmt: skip
     return show(request, "node.html", context)
+
+
+def _resources(node: GpuNode) -> list[tuple[str, tuple[object, object]]]:
+    """Return what the node reports of GPU resources, by exact key; a key that is not there stays a dash."""
+    return [
+        (name, (node.allocatable.get(name, "—"), node.capacity.get(name, "—")))
+        for name in GPU_RESOURCES
+        if name in node.allocatable or name in node.capacity
+    ]
