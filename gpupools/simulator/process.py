@@ -198,6 +198,7 @@ def _server(application: Any, authority: Authority | None = None) -> _Server:
         ws="none",
         lifespan="off",
         log_config=None,
+        log_level="warning",
         access_log=False,
         server_header=False,
         # Longer than clients keep idle connections, so that they never write into one that we just closed.

@@ -44,10 +44,13 @@ class Store:
         self._owned: dict[str, set[tuple[str, Key]]] = {}
 
     def bootstrap(self) -> None:
-        """Create the namespaces that every cluster is born with, where missing."""
+        """Create the namespaces and priority classes that every cluster is born with, where missing."""
         for name in BORN_NAMESPACES:
             if ("", name) not in self._objects["Namespace"]:
                 self.create("Namespace", {"metadata": {"name": name}})
+        for name, value in defaults.BORN_PRIORITIES.items():
+            if ("", name) not in self._objects["PriorityClass"]:
+                self.create("PriorityClass", {"metadata": {"name": name}, "value": value})
 
     # Reading
 
@@ -207,7 +210,7 @@ class Store:
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
-        defaults.for_create(row, new)
+        defaults.for_create(row, new, self._priority_of)
         validation.check_create(row, new)
         key = (meta.get("namespace", ""), meta["name"])
         self._check_namespace(row, key)
@@ -293,6 +296,11 @@ class Store:
         self.compact()
 
     # Inside
+
+    def _priority_of(self, name: str) -> Object | None:
+        if name:
+            return self.peek("PriorityClass", "", name)
+        return next((found for found in self.list("PriorityClass") if found.get("globalDefault")), None)
 
     def _check_namespace(self, row: Kind, key: Key) -> None:
         if not row.namespaced:

@@ -1,13 +1,260 @@
-"""What the API server refuses, in its wording."""
+"""What the API server refuses, in its wording: metadata, and the rules of each kind but pods (validationpods.py).
+
+Works on objects whose defaults are filled in; raises one 422 that names everything at once.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+from gpupools.simulator import names
+from gpupools.simulator.errors import ApiError, Cause, invalid
 from gpupools.simulator.kinds import Kind, Object
+from gpupools.simulator.problems import (
+    Problems,
+    forbidden,
+    immutable,
+    not_below_zero,
+    required,
+    shown,
+    unsupported,
+    wrong,
+)
+from gpupools.simulator.validationpods import check_labels, check_pod, check_pod_update, check_template
+
+ANNOTATIONS_LIMIT_BYTES = 256 * 1024
+# Kinds whose names are labels of DNS, not subdomains.
+_LABEL_NAMED = frozenset(("Namespace",))
 
 
 def check_create(row: Kind, obj: Object) -> None:
     """Raise 422 when a new object breaks rules."""
+    problems = Problems()
+    _check_metadata(row, obj, problems)
+    checker = _CHECKS.get(row.kind)
+    if checker is not None:
+        checker(obj, problems)
+    _raise(row, obj, problems)
 
 
 def check_update(row: Kind, new: Object, old: Object, subresource: str) -> None:
     """Raise 422 when a changed object breaks rules, or changes what may not change."""
+    problems = Problems()
+    _check_metadata(row, new, problems)
+    if not subresource:
+        checker = _UPDATE_CHECKS.get(row.kind)
+        if checker is not None:
+            checker(new, old, problems)
+    _raise(row, new, problems)
+
+
+def _raise(row: Kind, obj: Object, problems: Problems) -> None:
+    if problems.causes:
+        raise _invalid(row, obj, problems.causes)
+
+
+def _invalid(row: Kind, obj: Object, causes: list[Cause]) -> ApiError:
+    name = obj["metadata"].get("name")
+    return invalid(row, name if isinstance(name, str) else "", causes)
+
+
+def _check_metadata(row: Kind, obj: Object, problems: Problems) -> None:
+    meta = obj["metadata"]
+    name = meta.get("name")
+    if not name:
+        problems.add(required("metadata.name", "name or generateName is required"))
+    elif not isinstance(name, str):
+        problems.add(wrong("metadata.name", name, "must be a string"))
+    else:
+        found = names.label_problems(name) if row.kind in _LABEL_NAMED else names.subdomain_problems(name)
+        problems.extend(wrong("metadata.name", name, text) for text in found)
+    check_labels(meta.get("labels"), "metadata.labels", problems)
+    notes = meta.get("annotations")
+    if notes is not None and not isinstance(notes, dict):
+        problems.add(wrong("metadata.annotations", notes, "must be a map"))
+    elif notes:
+        for key in notes:
+            texts = names.key_problems(str(key).lower())
+            problems.extend(wrong("metadata.annotations", key, text) for text in texts)
+        size = sum(len(str(key).encode()) + len(str(value).encode()) for key, value in notes.items())
+        if size > ANNOTATIONS_LIMIT_BYTES:
+            text = f"Too long: may not be more than {ANNOTATIONS_LIMIT_BYTES} bytes"
+            problems.add(Cause("FieldValueTooLong", "metadata.annotations", text))
+
+
+def _map(holder: Any, key: str) -> Object:
+    found = holder.get(key) if isinstance(holder, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _check_job(job: Object, problems: Problems) -> None:
+    spec = _map(job, "spec")
+    for field in (
+        "parallelism",
+        "completions",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "ttlSecondsAfterFinished",
+    ):
+        not_below_zero(spec.get(field), f"spec.{field}", problems)
+    mode = spec.get("completionMode")
+    if mode not in ("NonIndexed", "Indexed"):
+        problems.add(unsupported("spec.completionMode", mode, ("Indexed", "NonIndexed")))
+    elif mode == "Indexed" and spec.get("completions") is None:
+        problems.add(required("spec.completions", "when completion mode is Indexed"))
+    template = _map(spec, "template")
+    if not spec.get("manualSelector"):
+        wanted = {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
+        if _map(spec, "selector").get("matchLabels") != wanted and template:
+            problems.add(wrong("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
+    check_template(template, "spec.template", problems, restart=("OnFailure", "Never"), required_text=True)
+
+
+def _check_job_update(job: Object, old: Object, problems: Problems) -> None:
+    new, before = _map(job, "spec"), _map(old, "spec")
+    for field in ("parallelism", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
+        not_below_zero(new.get(field), f"spec.{field}", problems)
+    same_size = new.get("completions") == before.get("completions")
+    elastic = new.get("completionMode") == "Indexed" and new.get("completions") == new.get("parallelism")
+    if not same_size and not elastic:
+        problems.add(immutable("spec.completions", new.get("completions")))
+    for field in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy"):
+        if new.get(field) != before.get(field):
+            problems.add(immutable(f"spec.{field}", new.get(field)))
+    started = _map(old, "status").get("startTime")
+    template, template_before = new.get("template"), before.get("template")
+    if before.get("suspend") and not started:
+        # A Job that never ran may still be told where to run.
+        template, template_before = _without_placement(template), _without_placement(template_before)
+    if template != template_before:
+        problems.add(immutable("spec.template", new.get("template")))
+
+
+def _without_placement(template: Any) -> Any:
+    spec = {
+        key: value
+        for key, value in _map(template, "spec").items()
+        if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")
+    }
+    meta = {key: value for key, value in _map(template, "metadata").items() if key not in ("labels", "annotations")}
+    return {"metadata": meta, "spec": spec}
+
+
+def _check_daemonset(daemonset: Object, problems: Problems) -> None:
+    spec = _map(daemonset, "spec")
+    selector = spec.get("selector")
+    template = _map(spec, "template")
+    labels = _map(_map(template, "metadata"), "labels")
+    if selector is None:
+        problems.add(required("spec.selector"))
+    else:
+        wanted = _map(selector, "matchLabels")
+        if not wanted and not _map(spec, "selector").get("matchExpressions"):
+            problems.add(wrong("spec.selector", selector, "empty selector is invalid for daemonset"))
+        elif any(labels.get(key) != value for key, value in wanted.items()):
+            text = "`selector` does not match template `labels`"
+            problems.add(wrong("spec.template.metadata.labels", labels, text))
+    check_template(template, "spec.template", problems, restart=("Always",))
+    strategy = _map(spec, "updateStrategy").get("type")
+    if strategy not in ("RollingUpdate", "OnDelete"):
+        problems.add(unsupported("spec.updateStrategy.type", strategy, ("RollingUpdate", "OnDelete")))
+
+
+def _check_daemonset_update(daemonset: Object, old: Object, problems: Problems) -> None:
+    _check_daemonset(daemonset, problems)
+    selector = _map(daemonset, "spec").get("selector")
+    if selector != _map(old, "spec").get("selector"):
+        problems.add(immutable("spec.selector", selector))
+
+
+def _check_node(node: Object, problems: Problems) -> None:
+    taints = _map(node, "spec").get("taints") or []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(taints):
+        path = f"spec.taints[{index}]"
+        key, effect, value = taint.get("key", ""), taint.get("effect", ""), taint.get("value", "")
+        problems.extend(wrong(f"{path}.key", key, text) for text in names.key_problems(key))
+        problems.extend(wrong(f"{path}.value", value, text) for text in names.value_problems(value))
+        effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+        if not effect:
+            problems.add(required(f"{path}.effect"))
+        elif effect not in effects:
+            problems.add(unsupported(f"{path}.effect", effect, effects))
+        if (key, effect) in seen:
+            text = f"Duplicate value: {shown(taint)}: taints must be unique by key and effect pair"
+            problems.add(Cause("FieldValueDuplicate", path, text))
+        seen.add((key, effect))
+
+
+def _check_node_update(node: Object, old: Object, problems: Problems) -> None:
+    _check_node(node, problems)
+    before = _map(old, "spec")
+    for field in ("providerID", "podCIDR"):
+        now = _map(node, "spec").get(field)
+        if before.get(field) and now != before[field]:
+            problems.add(forbidden(f"spec.{field}", "node updates may not change it once it is set"))
+
+
+def _check_config_map(config_map: Object, problems: Problems) -> None:
+    data, binary = _map(config_map, "data"), _map(config_map, "binaryData")
+    for field, found in (("data", data), ("binaryData", binary)):
+        for key in found:
+            texts = list(names.config_key_problems(key))
+            problems.extend(wrong(f"{field}[{key}]", key, text) for text in texts)
+    for key in sorted(data.keys() & binary.keys()):
+        problems.add(wrong(f"data[{key}]", key, "duplicate of key present in binaryData"))
+
+
+def _check_immutable_data(new: Object, old: Object, problems: Problems) -> None:
+    if not old.get("immutable"):
+        return
+    if not new.get("immutable"):
+        problems.add(forbidden("immutable", "field is immutable when `immutable` is set"))
+    for field in ("data", "binaryData"):
+        if new.get(field) != old.get(field):
+            problems.add(forbidden(field, "field is immutable when `immutable` is set"))
+
+
+def _check_config_map_update(new: Object, old: Object, problems: Problems) -> None:
+    _check_config_map(new, problems)
+    _check_immutable_data(new, old, problems)
+
+
+def _check_secret_update(new: Object, old: Object, problems: Problems) -> None:
+    if new.get("type") != old.get("type"):
+        problems.add(immutable("type", new.get("type")))
+    _check_immutable_data(new, old, problems)
+
+
+def _check_priority_class_update(new: Object, old: Object, problems: Problems) -> None:
+    if new.get("value") != old.get("value"):
+        problems.add(forbidden("value", "may not be changed in an update."))
+    if new.get("preemptionPolicy") != old.get("preemptionPolicy"):
+        problems.add(immutable("preemptionPolicy", new.get("preemptionPolicy")))
+
+
+def _check_event(event: Object, problems: Problems) -> None:
+    namespace, about = event["metadata"].get("namespace"), _map(event, "involvedObject").get("namespace", "")
+    if about and about != namespace:
+        problems.add(wrong("involvedObject.namespace", about, "does not match event.namespace"))
+
+
+_CHECKS: dict[str, Callable[[Object, Problems], None]] = {
+    "ConfigMap": _check_config_map,
+    "DaemonSet": _check_daemonset,
+    "Event": _check_event,
+    "Job": _check_job,
+    "Node": _check_node,
+    "Pod": check_pod,
+}
+
+_UPDATE_CHECKS: dict[str, Callable[[Object, Object, Problems], None]] = {
+    "ConfigMap": _check_config_map_update,
+    "DaemonSet": _check_daemonset_update,
+    "Job": _check_job_update,
+    "Node": _check_node_update,
+    "Pod": check_pod_update,
+    "PriorityClass": _check_priority_class_update,
+    "Secret": _check_secret_update,
+}

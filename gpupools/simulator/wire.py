@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 import yaml
 
+from gpupools.simulator import protobuf
 from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import BY_RESOURCE, Kind, Object
 
@@ -83,13 +84,15 @@ class Request:
         return self.headers.get("content-type", JSON).partition(";")[0].strip().lower() or JSON
 
     def decoded(self) -> Any:
-        """Return the JSON or YAML body as Python values; 400 when it cannot be read, 415 when it is neither."""
+        """Return the JSON, YAML or protobuf body as Python values; 400 when unreadable, 415 when something else."""
         media = self.content_type()
         if media.endswith("yaml"):
             try:
                 return yaml.load(self.body, Loader=yaml.CSafeLoader)  # noqa: S506  # the safe loader, in C
             except yaml.YAMLError as error:
                 raise bad_request(f"error decoding YAML: {error}") from error
+        if media == protobuf.MEDIA_TYPE:
+            return protobuf.decode(self.body)
         if not media.endswith("json"):
             raise unsupported_media_type(media)
         try:
