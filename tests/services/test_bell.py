@@ -19,7 +19,11 @@ QUEUE = settings.CELERY_TASK_DEFAULT_QUEUE
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_broker_that_is_down_costs_a_log_line_and_no_time(settings, caplog):
+def test_a_broker_that_is_down_costs_a_log_line_and_no_time(settings, caplog, monkeypatch):
+    # Nothing listens on port 1.
+    monkeypatch.setenv("CELERY_BROKER_WRITE_URL", "redis://127.0.0.1:1/0")
+    layer = settings.CHANNEL_LAYERS["default"]
+    settings.CHANNEL_LAYERS = {"default": {**layer, "CONFIG": {"hosts": ["redis://127.0.0.1:1/0"]}}}
     started = time.monotonic()
     with caplog.at_level(logging.WARNING), transaction.atomic():
         bell.ring_push()
