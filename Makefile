@@ -9,6 +9,7 @@ BIN := $(VENV)/bin
 STAMP_RUN := $(VENV)/.stamp-run
 STAMP_DEV := $(VENV)/.stamp-dev
 PORT ?=
+# One dependency comes as source only; without the option old versions of pip complain about how it is built.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 # The first interpreter of at least 3.11 that can make virtual environments.
@@ -74,10 +75,10 @@ $(BIN)/python:
 
 $(STAMP_RUN): requirements.txt | $(BIN)/python
 	@echo "Installing what the console needs to run"
-	@$(PIP) install --requirement requirements.txt
+	@$(PIP) install --use-pep517 --requirement requirements.txt
 	@touch $@
 
 $(STAMP_DEV): requirements-dev.txt $(STAMP_RUN)
 	@echo "Installing what its development needs"
-	@$(PIP) install --requirement requirements.txt --requirement requirements-dev.txt
+	@$(PIP) install --use-pep517 --requirement requirements.txt --requirement requirements-dev.txt
 	@touch $@
