@@ -119,7 +119,7 @@ class AckCloud:
         pool = self._make_pool(body, default=False)
         size = pool["scaling_group"].get("desired_size") or 0
         added = self._grow(pool, size)
-        works = [{"stage": "create_scaling_group", "kind": "wait", "seconds": 1.0}]
+        works = [{"stage": "create_scaling_group", "kind": "wait", "seconds": 1.0, "want": "running"}]
         works.append(_machines_work("scale_out", added, "running"))
         return pool, self._pool_task("nodepool_create", pool, works)
 

@@ -176,6 +176,7 @@ class Container:
             )
             self.tell(NORMAL, "Pulled", message)
             self.images.add(self.image)
+            self.pull_reason = ""
             self._prepare(now)
             return
         self.pull_failures += 1
@@ -192,7 +193,6 @@ class Container:
             delay = min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(self.pull_failures - 1, 10))
             self.deadline = self._after(now, delay)
             return
-        self.pull_reason = ""
         self._pull(now)
 
     @property
@@ -321,7 +321,7 @@ class Container:
             return {"terminated": self.ended.state(self.container_id)}
         if self.running and self.started is not None:
             return {"running": {"startedAt": stamp(self.started)}}
-        if self.stage is Stage.PULL_FAILED:
+        if self.pull_reason:
             message = self.pull_problem
             if self.pull_reason == "ImagePullBackOff":
                 message = f'Back-off pulling image "{self.image}": ErrImagePull: {self.pull_problem}'

@@ -267,7 +267,7 @@ class Kubelet:
             images=self._images.setdefault(run.node, set()),
             tell=self._teller(raw, run.node),
             open_log=lambda name: self._logs.start(uid, name),
-            print_line=lambda name, line, at: self._logs.write(uid, name, line, at),
+            print_line=lambda name, line, at: self._logs.write(uid, name, line or "\n", at),
             close_log=lambda name: self._logs.end(uid, name),
             start_error=_start_error(failed),
             is_init=init,

@@ -285,7 +285,10 @@ def _filtered(words: list[str], lines: list[str]) -> list[str]:
         return lines[:count] if name == "head" else lines[-count:]
     if name == "grep":
         pattern = plain[0] if plain else ""
-        return [line for line in lines if (pattern in line) != ("-v" in rest)]
+        options = "".join(word for word in rest if word.startswith("-"))
+        if "i" in options:
+            return [line for line in lines if (pattern.lower() in line.lower()) != ("v" in options)]
+        return [line for line in lines if (pattern in line) != ("v" in options)]
     if name == "sed":
         found = re.fullmatch(r"s(.)(.*?)\1(.*?)\1(g?)", plain[0]) if plain else None
         if found:
