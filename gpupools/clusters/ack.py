@@ -27,6 +27,7 @@ PAGE_SIZE = 100  # the most that DescribeClusterNodes gives at once
 SYSTEM_DISK_CATEGORY = "cloud_essd"
 SYSTEM_DISK_GIB = 120
 _BUSY = frozenset({"scaling", "removing", "deleting", "updating"})
+_ADDON_TASKS = ("addon", "component")
 _Answer = TypeVar("_Answer")
 
 
@@ -169,7 +170,13 @@ class AckClient:
         return [AddonFacts(a.name or "", a.version or "", a.state or "") for a in body.addons or ()]
 
     def install(self, name: str) -> Started:
-        """Install an add-on in its current version. Raises Refused with code ``addon-not-found``."""
+        """Install an add-on in its current version; one that is there, or coming, counts as done.
+
+        Raises Refused with code ``addon-not-found`` where the API does not know it.
+        """
+        there = self._addon(name)
+        if there is not None:
+            return Started(task_id="" if there.state == "active" else self._running_task(_ADDON_TASKS))
         request = models.DescribeAddonRequest(cluster_id=self._cluster_id)
         addon = self._call(self._client.describe_addon_with_options, name, request, missing="addon-not-found")
         wanted = models.InstallClusterAddonsRequestBody(name=name, version=addon.body.version or "")
@@ -179,11 +186,16 @@ class AckClient:
         return Started(task_id=answer.body.task_id or "")
 
     def uninstall(self, name: str) -> Started:
-        """Uninstall an add-on; cloud resources that it made go with it."""
+        """Uninstall an add-on, with the cloud resources that it made; one that is gone counts as done."""
+        there = self._addon(name)
+        if there is None:
+            return Started()
+        if there.state == "deleting":
+            return Started(task_id=self._running_task(_ADDON_TASKS))
         addon = models.UnInstallClusterAddonsRequestAddons(name=name, cleanup_cloud_resources=True)
         request = models.UnInstallClusterAddonsRequest(addons=[addon])
         call = self._client.un_install_cluster_addons_with_options
-        answer = self._call(call, self._cluster_id, request, missing="addon-not-found")
+        answer = self._call(call, self._cluster_id, request)
         return Started(task_id=answer.body.task_id or "")
 
     # -- The cluster
@@ -213,14 +225,15 @@ class AckClient:
             )
         return found
 
-    def _running_task(self) -> str:
-        """Return the newest running task of a node pool: the answer that named it was lost."""
+    def _addon(self, name: str) -> AddonFacts | None:
+        return next((addon for addon in self.addons() if addon.name == name), None)
+
+    def _running_task(self, words: tuple[str, ...] = ("nodepool",)) -> str:
+        """Return the newest running task of a type with one of these words: the answer that named it was lost."""
         request = models.DescribeClusterTasksRequest(page_number=1, page_size=50)
         body = self._call(self._client.describe_cluster_tasks_with_options, self._cluster_id, request).body
         running = [
-            task
-            for task in body.tasks or ()
-            if task.state == "running" and "nodepool" in (task.task_type or "").replace("_", "").lower()
+            task for task in body.tasks or () if task.state == "running" and _is_about(task.task_type or "", words)
         ]
         newest = max(running, key=lambda task: task.created or "", default=None)
         return "" if newest is None else newest.task_id or ""
@@ -272,6 +285,11 @@ def _unreachable(error: Exception) -> Unreachable:
 
 def _unreadable() -> Unreachable:
     return Unreachable("ACK's OpenAPI gave an answer that cannot be read.")
+
+
+def _is_about(task_type: str, words: tuple[str, ...]) -> bool:
+    plain = task_type.replace("_", "").replace("-", "").lower()
+    return any(word in plain for word in words)
 
 
 def _group_change(there: PoolFacts, spec: PoolSpec) -> Any | None:

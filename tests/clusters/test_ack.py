@@ -220,25 +220,44 @@ def test_a_call_without_a_task_is_done() -> None:
     assert AckClient(access("127.0.0.1:1")).task("").state == "success"
 
 
-def test_add_ons_are_listed_installed_in_their_version_and_removed(api: ScriptedServer, ack: AckClient) -> None:
-    instances = {"addons": [{"name": "ack-mps-control", "version": "0.2.0", "state": "active"}]}
-    api.handlers["GET", "/clusters/c1/addon_instances"] = says(instances)
+ADDONS = "/clusters/c1/addon_instances"
+
+
+def mps(state: str) -> Any:
+    return says({"addons": [{"name": "ack-mps-control", "version": "0.2.0", "state": state}]})
+
+
+def test_an_add_on_is_listed_and_installed_in_its_version(api: ScriptedServer, ack: AckClient) -> None:
+    api.handlers["GET", ADDONS] = says({"addons": []})
     api.handlers["GET", "/addons/ack-mps-control"] = says({"name": "ack-mps-control", "version": "0.2.0"})
     api.handlers["POST", "/clusters/c1/components/install"] = says({"task_id": "T-1"})
-    api.handlers["POST", "/clusters/c1/components/uninstall"] = says({"task_id": "T-2"})
-    assert [(a.name, a.version, a.state) for a in ack.addons()] == [("ack-mps-control", "0.2.0", "active")]
     assert ack.install("ack-mps-control").task_id == "T-1"
+    assert sent(api, "POST") == [[{"name": "ack-mps-control", "version": "0.2.0"}]]
+    api.handlers["GET", ADDONS] = mps("active")
+    assert [(a.name, a.version, a.state) for a in ack.addons()] == [("ack-mps-control", "0.2.0", "active")]
+    assert ack.install("ack-mps-control").task_id == ""
+    assert len(sent(api, "POST")) == 1
+
+
+def test_an_add_on_is_removed_once(api: ScriptedServer, ack: AckClient) -> None:
+    api.handlers["GET", ADDONS] = mps("active")
+    api.handlers["POST", "/clusters/c1/components/uninstall"] = says({"task_id": "T-2"})
     assert ack.uninstall("ack-mps-control").task_id == "T-2"
-    assert sent(api, "POST") == [
-        [{"name": "ack-mps-control", "version": "0.2.0"}],
-        [{"name": "ack-mps-control", "cleanup_cloud_resources": True}],
-    ]
+    assert sent(api, "POST") == [[{"name": "ack-mps-control", "cleanup_cloud_resources": True}]]
+    api.handlers["GET", ADDONS] = mps("deleting")
+    task = {"task_id": "T-2", "task_type": "addon_uninstall", "state": "running", "created": "2026-01-01T00:00:00Z"}
+    api.handlers["GET", "/clusters/c1/tasks"] = says({"tasks": [task]})
+    assert ack.uninstall("ack-mps-control").task_id == "T-2"
+    api.handlers["GET", ADDONS] = says({"addons": []})
+    assert ack.uninstall("ack-mps-control").task_id == ""
+    assert len(sent(api, "POST")) == 1
 
 
 @pytest.mark.parametrize("where", ["/addons/ack-ai-installer", "/clusters/c1/components/install"])
 def test_an_add_on_that_the_api_does_not_know_is_refused_under_its_code(
     api: ScriptedServer, ack: AckClient, where: str
 ) -> None:
+    api.handlers["GET", ADDONS] = says({"addons": []})
     api.handlers["GET", "/addons/ack-ai-installer"] = says({"name": "ack-ai-installer", "version": "1"})
     method = "GET" if where.startswith("/addons") else "POST"
     api.handlers[method, where] = no(404 if method == "GET" else 400, "AddonNotFound")
