@@ -103,7 +103,9 @@ def age(moment: datetime, now: datetime) -> str:
 
 @register.simple_tag
 def mode(value: object, policy: object = "", short: str = "") -> SafeString:
-    """Show a mode by its two-letter code and its name; an undeclared or strange one says so."""
+    """Show a mode by its two-letter code and its name. Empty: none is declared; None: a value nobody knows."""
+    if value == "":
+        return unknown(_("No scheduling mode is declared."))
     try:
         facts = MODES[Mode(str(value))]
     except ValueError:
@@ -129,6 +131,18 @@ def entry(mapping: Mapping[str, Any], key: object) -> Any:
 def percent(part: int | None, whole: int | None) -> str:
     """Return a truncated percentage, as ``kubectl inspect cgpu`` prints it; a dash without a whole."""
     return f"{part * 100 // whole}%" if part is not None and whole else "—"
+
+
+@register.simple_tag
+def share(sums: Mapping[str, Any] | None, part: str, whole: str) -> str:
+    """Return the percentage of two sums; a dash while there are none."""
+    return percent(sums[part], sums[whole]) if sums else "—"
+
+
+@register.simple_tag
+def filled(sums: Mapping[str, Any] | None, part: str, whole: str) -> int:
+    """Return how much of a bar of 100 is filled; static/js/dashboard.js goes on from there."""
+    return min(100, round(sums[part] * 100 / sums[whole])) if sums and sums[whole] else 0
 
 
 @register.simple_tag
