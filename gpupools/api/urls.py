@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.urls import include, path
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.routers import SimpleRouter
 
 from gpupools.api.views import changes, clusters, fleet, people, pools, work
@@ -31,7 +31,7 @@ _in_cluster.register("allocation", fleet.AllocationView, "allocation")
 
 urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("docs/", SpectacularSwaggerView.as_view(url_name="api:schema"), name="docs"),
+    path("docs/", SpectacularSwaggerSplitView.as_view(url_name="api:schema"), name="docs"),
     path("clusters/<str:cluster>/", include(_in_cluster.urls)),
     path("", include(_top.urls)),
 ]

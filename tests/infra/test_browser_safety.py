@@ -1,5 +1,8 @@
 """What every answer tells the browser: nothing inline, nothing from elsewhere, no frame, no guessing."""
 
+import re
+from html import unescape
+
 import pytest
 from django.conf import settings
 from django.test import Client
@@ -26,6 +29,18 @@ def test_an_answer_forbids_inline_code_other_hosts_and_frames(client: Client, ad
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert answer["Referrer-Policy"] == "same-origin"
     assert answer["X-Request-ID"]
+
+
+@pytest.mark.django_db
+def test_the_browsable_api_page_has_nothing_inline_and_nothing_from_elsewhere(client: Client):
+    answer = client.get("/api/v1/docs/")
+    assert answer.status_code == 200
+    page = answer.content.decode()
+    assert not re.search(r"<style|<script(?![^>]*\bsrc=)|style=|https?://", page)
+    scripts = re.findall(r'<script src="([^"]+)"', page)
+    assert len(scripts) == 3
+    for script in scripts:
+        assert client.get(unescape(script)).status_code == 200
 
 
 @pytest.mark.django_db
