@@ -52,10 +52,11 @@ def _inner(address: Address) -> Address:
 def check_host(host: str, port: int, *, field: str, allow_loopback: bool) -> None:
     """Refuse a host that is, or resolves to, an address where no cluster may live.
 
+    Loopback is allowed to who names it; a name that merely leads there is not loopback in anybody's mind.
     Raises Invalid on ``field``, and Unreachable when the name does not resolve now.
     """
     for address in _addresses(host, port, field):
-        reason = why_forbidden(address, allow_loopback=allow_loopback)
+        reason = why_forbidden(address, allow_loopback=allow_loopback and is_loopback(host))
         if reason:
             shown = host if host == str(address) else f"{host} ({address})"
             raise Invalid.field(

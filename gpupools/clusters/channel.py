@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import ipaddress
 import logging
+import socket
 import ssl
 import tempfile
 import time
@@ -19,10 +21,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 import urllib3
+import urllib3.connection
 from kubernetes.client import ApiClient, Configuration
 from kubernetes.client.exceptions import ApiException
 
-from gpupools.clusters.addresses import is_loopback
+from gpupools.clusters.addresses import is_loopback, why_forbidden
 from gpupools.clusters.port import Connection
 from gpupools.errors import Conflict, ConsoleError, Invalid, Refused, Unreachable
 
@@ -107,6 +110,25 @@ def _bad_data(field: str, reason: str) -> Invalid:
     )
 
 
+class _CheckedConnection(urllib3.connection.HTTPSConnection):
+    """Looks at the address that it really reached: a host name may resolve otherwise than when it was checked."""
+
+    def _new_conn(self) -> socket.socket:
+        sock = super()._new_conn()
+        address = ipaddress.ip_address(sock.getpeername()[0])
+        reason = why_forbidden(address, allow_loopback=is_loopback(self.host))
+        if reason:
+            sock.close()
+            raise Refused(
+                f"The console does not connect to {self.host} ({address}): it is {reason}.", code="forbidden-address"
+            )
+        return sock
+
+
+class _CheckedPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = _CheckedConnection
+
+
 class Channel:
     """Requests to one API server. Safe to use from several threads."""
 
@@ -129,7 +151,10 @@ class Channel:
             pair = f"{user['username']}:{user.get('password', '')}"
             self._api.set_default_header("authorization", "Basic " + base64.b64encode(pair.encode()).decode())
         if connection.server.startswith("https://"):
-            self._api.rest_client.pool_manager.connection_pool_kw["ssl_context"] = tls_context(cluster, user)
+            manager = self._api.rest_client.pool_manager
+            manager.connection_pool_kw["ssl_context"] = tls_context(cluster, user)
+            if manager.proxy is None:  # behind a proxy of the environment it is the proxy that resolves names
+                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _CheckedPool}
 
     def close(self) -> None:
         """Close the idle connections."""

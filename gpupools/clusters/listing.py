@@ -11,6 +11,7 @@ from gpupools.clusters.channel import Channel, Query
 from gpupools.errors import Unreachable
 
 PAGE_SIZE = 500
+MOST_PAGES = 1000  # half a million objects: more is no cluster but a server that gives pages for ever
 
 
 @dataclass(slots=True)
@@ -26,7 +27,7 @@ def list_all(channel: Channel, kind: translate.Kind, *, path: str = "", query: Q
     """Read all pages, 500 objects each. Raises Refused with status 410 when the continuation expired meanwhile."""
     listing = Listing()
     next_page = ""
-    while True:
+    for _ in range(MOST_PAGES):
         pairs = [*kind.query, *query, ("limit", str(PAGE_SIZE))]
         if next_page:
             pairs.append(("continue", next_page))
@@ -41,3 +42,4 @@ def list_all(channel: Channel, kind: translate.Kind, *, path: str = "", query: Q
         if not page.next_page:
             return listing
         next_page = page.next_page
+    raise Unreachable(f"The list of {kind.name} objects does not end.")

@@ -111,8 +111,14 @@ class Reflector:
 
     @property
     def error(self) -> str:
-        """Why the copy is not current or not complete, as a sentence, or nothing."""
-        return next((feed.error for feed in self._feeds.values() if feed.error), "")
+        """Why the copy is not current, as a sentence, or nothing. Before it is synced any kind may be the reason."""
+        feeds = self._feeds.values()
+        return next((feed.error for feed in feeds if feed.error and (feed.required or not feed.settled)), "")
+
+    @property
+    def gaps(self) -> tuple[str, ...]:
+        """What the copy lacks though it is current: why kinds that are not required cannot be followed."""
+        return tuple(feed.error for feed in self._feeds.values() if feed.error and not feed.required)
 
     @property
     def counts(self) -> dict[str, Counts]:

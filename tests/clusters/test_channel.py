@@ -150,6 +150,22 @@ def test_a_client_key_that_cannot_be_used_is_refused_without_asking_the_terminal
     assert caught.value.errors[0].field == "kubeconfig.user.client-key-data"
 
 
+def test_a_name_that_leads_elsewhere_after_it_was_checked_is_not_spoken_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = certificate("ca")
+    resolve = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolve("192.0.2.7", 443, type=socket.SOCK_STREAM))
+    with tls_server(certificate("rebound.example", by=ca), tmp_path) as (port, seen):
+        named = text(port, ca, {"token": "t"}).replace("127.0.0.1", "rebound.example")
+        made = kubeconfig.parse(named, allow_loopback=True)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolve("127.0.0.1", port, type=socket.SOCK_STREAM))
+        with KubeClient(made) as client, pytest.raises(Refused) as caught:
+            client.version()
+    assert caught.value.code == "forbidden-address"
+    assert seen == []
+
+
 def test_nobody_listening_is_unreachable() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpupools.clusters import listing
 from gpupools.clusters.kube import KubeClient
 from gpupools.domain.gpus import Taint
 from gpupools.domain.modes import OP_LABEL
@@ -74,6 +75,14 @@ def test_a_list_whose_continuation_expired_is_begun_again(api: ScriptedServer) -
     api.list_faults.extend([first, status(410, "Expired", "the continue token is too old")])
     with KubeClient(api.connection()) as client:
         assert len(client.pods()) == 600
+
+
+def test_a_list_that_never_ends_is_given_up(api: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MOST_PAGES", 5)
+    endless = {"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}
+    api.handlers["GET", "/api/v1/pods"] = lambda query, body: (200, endless)
+    with KubeClient(api.connection()) as client, pytest.raises(Unreachable, match="does not end"):
+        client.pods()
 
 
 def test_a_node_that_is_not_there_is_none(api: ScriptedServer) -> None:

@@ -320,6 +320,14 @@ def test_a_name_is_judged_by_every_address_it_resolves_to(monkeypatch: pytest.Mo
     assert kubeconfig.parse(yaml.safe_dump(server("https://innocent.example")), allow_loopback=False)
 
 
+def test_a_name_that_leads_to_loopback_is_refused_even_where_loopback_is_allowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", resolving("127.0.0.1"))
+    assert refused(server("https://innocent.example"), allow_loopback=True).code == "forbidden-address"
+    assert kubeconfig.parse(yaml.safe_dump(server("https://localhost:6443")), allow_loopback=True)
+
+
 def test_a_name_that_does_not_resolve_is_unreachable_not_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     def getaddrinfo(*_: Any, **__: Any) -> list[Any]:
         raise socket.gaierror(-2, "Name or service not known")
