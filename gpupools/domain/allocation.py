@@ -102,6 +102,9 @@ class _Fold:
         """Add a pod that is bound to this node and not finished."""
         if units := limit_of(pod.ask, GPU_MEM):
             self._add_share(pod, units)
+        elif core := limit_of(pod.ask, GPU_CORE):
+            # Compute without memory gets no card from ACK, but the scheduler counts it on the node.
+            self._keep(_holding(pod, core=core), former=not self.node.core_percent, placed=False)
         requests = effective_requests(pod.ask)
         if count := requests.get(TOPOLOGY_GPU, 0):
             self._add_topology(pod, count)
@@ -146,19 +149,17 @@ class _Fold:
             )
 
     def _place_share(self, pod: Pod, memory: Mapping[int, int], core: Mapping[int, int]) -> None:
-        stray_units = stray_core = 0
-        for index in sorted(memory.keys() | core.keys()):
-            units, percent = memory.get(index, 0), core.get(index, 0)
+        indexes = sorted(memory.keys() | core.keys())
+        for index in indexes:
             if index < self.count:
-                self.cards[index].add(_holding(pod, memory=units, core=percent))
-            else:
-                self.strays[index] = self.strays.get(index, 0) + units
-                stray_units += units
-                stray_core += percent
+                self.cards[index].add(_holding(pod, memory=memory.get(index, 0), core=core.get(index, 0)))
         self._keep(_holding(pod, memory=sum(memory.values()), core=sum(core.values())))
-        if strays := [index for index in sorted(memory) if index >= self.count]:
-            self.unplaced.append(_holding(pod, memory=stray_units, core=stray_core))
+        if strays := [index for index in indexes if index >= self.count]:
+            stray_units = sum(memory.get(index, 0) for index in strays)
+            self.unplaced.append(_holding(pod, memory=stray_units, core=sum(core.get(index, 0) for index in strays)))
             self.orphan += stray_units
+            for index in strays:
+                self.strays[index] = self.strays.get(index, 0) + memory.get(index, 0)
             self._warn_strays(pod, strays)
 
     def _add_topology(self, pod: Pod, count: int) -> None:

@@ -181,6 +181,13 @@ def test_compute_without_a_readable_word_is_on_the_card_of_the_memory(word):
     assert codes(allocation) == (["unreadable-allocation"] if word else [])
 
 
+def test_compute_without_memory_is_on_no_card_but_counts_on_the_node():
+    allocation = fold(a_node(mode="core_mem", cards=2), [a_pod(core=30)])
+    assert [gpu.core_percent_used for gpu in allocation.gpus] == [0, 0]
+    assert (allocation.core_percent_used, [each.core_percent for each in allocation.unplaced]) == (30, [30])
+    assert fold(a_node(cards=2), [a_pod(core=30)]).core_percent_used == 0
+
+
 @pytest.mark.parametrize(
     ("label", "memory", "cards", "size"),
     [
@@ -386,6 +393,9 @@ def test_sums_agree_on_every_level(node, pods):
         assert gpu.core_percent_used == sum(holding.core_percent for holding in gpu.holdings)
         assert gpu.cards_used == sum(holding.cards for holding in gpu.holdings)
         assert gpu.memory_units_releasing == sum(h.memory_units for h in gpu.holdings if h.releasing)
+    if allocation.core_percent:
+        loose = sum(holding.core_percent for holding in allocation.unplaced)
+        assert allocation.core_percent_used == sum(gpu.core_percent_used for gpu in allocation.gpus) + loose
     assert sum(holding.memory_units for holding in allocation.unplaced) == (
         allocation.memory_units_pending + allocation.memory_units_orphan
     )

@@ -693,3 +693,66 @@ def test_states_count_bound_pods_that_are_not_finished():
 def test_exclusive_cards_are_asked_for_as_the_node_has_them():
     assert see(an_ask(whole=4), a_node(mode="exclusive")).chosen == "n1"
     assert see(an_ask(whole=4), a_node(mode="exclusive", resources={WHOLE: 3})).chosen is None
+
+
+def test_the_score_of_a_pod_without_cards_is_the_mean_of_free_cpu_and_memory_in_whole_per_cent():
+    node = a_node(mode="", resources={"cpu": 3000, "memory": 1000})
+    pods = [a_pod(cpu=1000)]
+    assert see(an_ask(container(cpu=1000, memory=100)), node, pods=pods).verdicts[0].score == (33 + 90) // 2
+    assert see(an_ask(container(cpu=2000, memory=100)), node, pods=pods).verdicts[0].score == (0 + 90) // 2
+    assert see(an_ask(), a_node(mode="", resources={"cpu": 0, "memory": 0})).verdicts[0].score == 0
+
+
+def test_topology_scores_by_how_much_of_the_free_cards_is_taken():
+    taken = a_pod(topology=1, annotations={"topology.kubernetes.io/gpu-group": "0"})
+    assert see(an_ask(topology=1), a_node(mode="topology", cards=5), pods=[taken]).verdicts[0].score == 25
+
+
+@pytest.mark.parametrize(
+    ("ask", "labels", "unresolvable"),
+    [
+        (an_ask(mem=4), {"ack.node.gpu.max-pod": "x"}, True),
+        (an_ask(mem=4), {"ack.node.gpu.max-pod": "0"}, False),
+        (an_ask(core=5), {}, True),
+        (an_ask(mem=4), {}, True),
+        (an_ask(mem=16, core=5), {}, False),
+    ],
+)
+def test_only_what_an_eviction_could_change_counts_as_resolvable(ask, labels, unresolvable):
+    (rejection,) = see(ask, a_node(mode="core_mem", labels=labels)).verdicts[0].rejections
+    assert rejection.unresolvable is unresolvable
+
+
+@pytest.mark.parametrize(("mem", "core", "waits"), [(5, 40, 0), (6, 40, 1), (5, 45, 1), (5, 0, 0)])
+def test_a_pod_waits_only_for_what_it_cannot_do_without(mem, core, waits):
+    node = a_node(mode="core_mem" if core else "cgpu", cards=2)
+    leaving = a_pod(
+        "leaving", mem=10, core=60 if core else 0, at={0: 10}, core_at={0: 60} if core else None, terminating=True
+    )
+    full = a_pod("full", mem=14, core=5 if core else 0, at={1: 14}, core_at={1: 5} if core else None)
+    seen = see(an_ask(mem=mem, core=core), node, pods=[leaving, full])
+    assert (seen.cards, seen.verdicts[0].waits_for) == ((0,), waits)
+
+
+@pytest.mark.parametrize(
+    ("mem", "core", "figures"),
+    [
+        pytest.param(7, 5, ("aliyun.com/gpu-mem", 7, 7, 6), id="memory-is-short"),
+        pytest.param(6, 85, ("aliyun.com/gpu-core.percentage", 85, 90, 80), id="compute-is-short"),
+        pytest.param(6, 75, ("aliyun.com/gpu-mem", 6, 7, 6), id="each-is-there-but-on-different-cards"),
+    ],
+)
+def test_figures_name_the_resource_that_is_short(mem, core, figures):
+    pods = [
+        a_pod("a", mem=9, core=90, at={0: 9}, core_at={0: 90}),
+        a_pod("b", mem=14, core=20, at={1: 14}, core_at={1: 20}),
+    ]
+    (rejection,) = see(an_ask(mem=mem, core=core), a_node(mode="core_mem", cards=2), pods=pods).verdicts[0].rejections
+    assert (rejection.resource, rejection.asked, rejection.free, rejection.best) == figures
+
+
+def test_figures_of_the_best_card_leave_out_what_is_being_released():
+    leaving = a_pod("leaving", mem=5, at={0: 5}, terminating=True)
+    pods = [leaving, a_pod("staying", mem=3, at={0: 3}), *filled(0, 10, 4)]
+    (rejection,) = see(an_ask(mem=13), a_node(cards=3), pods=pods).verdicts[0].rejections
+    assert (rejection.free, rejection.best) == (23, 12)
