@@ -49,7 +49,9 @@ class ConsoleForm(forms.Form):
     def take(self, error: ConsoleError) -> None:
         """Put a service's errors at the fields they speak of, the rest at the top."""
         for each in error.errors:
-            self.add_error(self._field_of(each), _sentence(each))
+            field = self._field_of(each)
+            where = "" if field is None or field.replace("_", ".") == each.field.replace("_", ".") else each.field
+            self.add_error(field, _sentence(each, where))
         if not error.errors:
             self.add_error(None, error.message)
 
@@ -59,10 +61,10 @@ class ConsoleForm(forms.Form):
         return next((name for name in candidates if name in self.fields), None)
 
 
-def _sentence(error: FieldError) -> str:
-    text = error.message
-    if "." in error.field:
-        text = f"{error.field.partition('.')[2]}: {text}"
+def _sentence(error: FieldError, where: str) -> str:
+    # A path inside a field says which label or which line; the field's own name would only be said twice.
+    inside = re.split(r"[.:]", where, maxsplit=1)[1:]
+    text = f"{inside[0]}: {error.message}" if inside else error.message
     if error.found and error.found not in text:
         text += " " + _("Found: %(found)s.") % {"found": error.found}
     if error.allowed:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-WIDTH = 112
+WIDTH = 96
 SLOT = 16
 GAP = 3
 Row = Mapping[str, Any]

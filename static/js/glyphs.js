@@ -1,7 +1,7 @@
 // Draws the card glyph from a node's wire row, exactly as gpupools/web/glyphs.py and templatetags.py do.
 import { say } from "./words.js";
 
-const WIDTH = 112;
+const WIDTH = 96;
 const SLOT = 16;
 const GAP = 3;
 const SVG = "http://www.w3.org/2000/svg";

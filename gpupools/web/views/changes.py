@@ -82,7 +82,7 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
     first = {"target_mode": pool.mode, "target_policy": pool.policy or "binpack", "holders": ModeChange.Holders.WAIT.value}
     form = ChangeForm(typed if "target_mode" in typed else None, initial=first)
     made = None
-    if request.method == "POST" and form.is_valid():
+    if form.is_valid() and request.method == "POST":
         made = attempt(
             form, lambda: changes.request(actor, pool, **form.wishes(), reason=form.cleaned_data["reason"])
         )
