@@ -1,10 +1,11 @@
 """The first release: people, clusters, pools, changes, jobs, allocation, audit, the queue of pushes."""
 
+import uuid
+
 import django.contrib.auth.models
 import django.contrib.auth.validators
 import django.db.models.deletion
 import django.utils.timezone
-import uuid
 from django.conf import settings
 from django.db import migrations, models
 
