@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -151,15 +152,30 @@ def test_an_edit_made_elsewhere_is_shown_and_never_written_over(cluster, operato
     assert pool.version > version
 
 
-def test_a_sync_that_read_before_an_edit_does_not_undo_it(cluster, operator, name, monkeypatch):
+def test_a_sync_leaves_an_edit_alone_that_has_not_reached_ack_yet(cluster, operator, name):
     pool = create(operator, cluster, name, desired_size=0, labels={"team": "red"})
     work()
     pool.refresh_from_db()
-    old = next(facts for facts in provider_pools(cluster) if facts.pool_id == pool.pool_id)
+    pools.edit(operator, pool, labels={"team": "blue"})
+    poolsync.sync(cluster)
+    pool.refresh_from_db()
+    assert (pool.labels, pool.state) == ({"team": "blue"}, NodePool.State.UPDATING)
+    work()
+    poolsync.sync(cluster)
+    pool.refresh_from_db()
+    assert (pool.labels, pool.state) == ({"team": "blue"}, NodePool.State.ACTIVE)
+
+
+def test_a_sync_that_read_before_an_edit_does_not_undo_it(cluster, operator, name):
+    pool = create(operator, cluster, name, desired_size=0, labels={"team": "red"})
+    work()
     row = NodePool.objects.get(pk=pool.pk)
+    facts = next(each for each in provider_pools(cluster) if each.pool_id == row.pool_id)
+    pool.refresh_from_db()
     pools.edit(operator, pool, labels={"team": "blue"})
     work()
-    poolsync._refresh(row, old, owned_by_provider=True)
+    older = dataclasses.replace(facts, labels={**facts.labels, "team": "outside"})
+    poolsync._refresh(row, older, owned_by_provider=True)
     pool.refresh_from_db()
     assert pool.labels == {"team": "blue"}
 

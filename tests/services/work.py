@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from gpupools.clusters.port import Kubernetes
@@ -35,14 +35,14 @@ def work() -> None:
     until(lambda: not queue(), doing=pushing.run_due)
 
 
-def connected(simulator: SimulatorProcess, name: str = "embedded") -> Cluster:
-    """Connect a running simulator as a cluster, by the credentials that it wrote."""
+def connected(simulator: SimulatorProcess, name: str = "embedded", *, ack: Mapping[str, str] | None = None) -> Cluster:
+    """Connect a running simulator as a cluster, by the credentials that it wrote (``ack`` overrides some)."""
     return clusters.connect(
         SYSTEM,
         name=name,
         provider=Cluster.Provider.ACK if simulator.ack else Cluster.Provider.KUBERNETES,
         kubeconfig=Path(simulator.kubeconfig).read_text(),
-        ack=simulator.ack,
+        ack=simulator.ack if ack is None else ack,
     )
 
 
