@@ -61,6 +61,8 @@ class JobController:
         """Bring one Job's pods and status up to date."""
         job = self._store.peek("Job", *key)
         if job is None:
+            # Deleted in the background: its pods have nobody left to count them.
+            _release(self._store, [pod for pod in self._store.list("Pod", key[0]) if _names(pod, key[1])])
             return None
         pods = [obj for kind, obj in self._store.dependents(job["metadata"]["uid"]) if kind == "Pod"]
         status: dict[str, Any] = {**(job.get("status") or {})}
@@ -292,6 +294,12 @@ class JobController:
             job["status"] = status
 
         self._store.change("Job", *key, edit, subresource="status")
+
+
+def _names(pod: Object, job: str) -> bool:
+    """Whether a pod's controller is a Job of that name."""
+    owner = controller_of(pod)
+    return owner is not None and owner["kind"] == "Job" and owner["name"] == job
 
 
 def _release(store: Store, pods: Iterable[Object]) -> None:
