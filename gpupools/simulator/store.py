@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from gpupools.simulator import defaults, errors, ownership, validation
@@ -20,7 +20,15 @@ from gpupools.simulator.values import copy_of, generated_name, stamp, utc_now
 # Every cluster has these from its first second on.
 BORN_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 
+# Versions count on from here, so that a cluster that was started anew never gives one out twice.
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+
 Key = tuple[str, str]
+
+
+def first_version(moment: datetime) -> int:
+    """Return the version that a store begins with: milliseconds of time, far ahead of any earlier start's writes."""
+    return max(1, int((moment - EPOCH).total_seconds() * 1000))
 
 
 class Store:
@@ -31,13 +39,13 @@ class Store:
     ``errors.ApiError`` with the status, reason and wording of the API server.
     """
 
-    def __init__(self, *, now: Callable[[], datetime] = utc_now, journal_size: int = 8192, version: int = 1) -> None:
+    def __init__(self, *, now: Callable[[], datetime] = utc_now, journal_size: int = 8192) -> None:
         self.now = now
-        self.version = version
+        self.version = first_version(now())
         # Raised by every write of objects or shelves; the state file is written when it moved.
         self.changes = 0
         self._objects: dict[str, dict[Key, Stored]] = {name: {} for name in KINDS}
-        self._journals = {name: Journal(size=journal_size, compacted=version) for name in KINDS}
+        self._journals = {name: Journal(size=journal_size, compacted=self.version) for name in KINDS}
         self._shelves: dict[str, dict[str, Any]] = {}
         # Two indexes that keep kubelets and garbage collection from walking over every object.
         self._on_node: dict[str, set[Key]] = {}
@@ -285,8 +293,8 @@ class Store:
         return self._shelves
 
     def load(self, objects: Iterable[tuple[str, Object]], shelves: dict[str, dict[str, Any]], version: int) -> None:
-        """Fill an empty store from a state file; ``version`` is the first one that nobody has seen."""
-        self.version = version
+        """Fill an empty store from a state file; all versions from ``version`` on are new to everybody."""
+        self.version = max(self.version, version)
         for kind, obj in objects:
             meta = obj["metadata"]
             stored = Stored(KINDS[kind], obj)

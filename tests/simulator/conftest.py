@@ -1,0 +1,46 @@
+"""One running embedded cluster for the tests that only talk to it; each test works in a namespace of its own."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+from kubernetes import client, config
+
+from tests.simulator.harness import SimulatorProcess
+
+
+@pytest.fixture(scope="session")
+def simulator() -> Iterator[SimulatorProcess]:
+    """A cluster without GPU Cloud API, shared by the whole run: leave its nodes as you found them."""
+    with SimulatorProcess(fleet="small", speed=20) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def api(simulator: SimulatorProcess) -> Iterator[client.ApiClient]:
+    """The official client, as the admin."""
+    with config.new_client_from_config(str(simulator.kubeconfig)) as made:
+        yield made
+
+
+@pytest.fixture
+def core(api: client.ApiClient) -> client.CoreV1Api:
+    """The core API, as the admin."""
+    return client.CoreV1Api(api)
+
+
+@pytest.fixture
+def batch(api: client.ApiClient) -> client.BatchV1Api:
+    """The batch API, as the admin."""
+    return client.BatchV1Api(api)
+
+
+@pytest.fixture
+def namespace(core: client.CoreV1Api) -> Iterator[str]:
+    """A fresh namespace."""
+    name = f"test-{secrets.token_hex(4)}"
+    core.create_namespace({"metadata": {"name": name}})
+    yield name
+    core.delete_namespace(name)
