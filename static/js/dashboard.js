@@ -1,8 +1,10 @@
 // The live dashboard: draws node rows, follows the socket, says how old the numbers are, and opens the side panel.
 // Numbers come as one snapshot and numbered deltas; a gap is never guessed over, it is asked about.
 import { age, now, timeOfDay } from "./ages.js";
-import { bar, element, extras, icon, isShared, nodeGlyphs, slots } from "./glyphs.js";
+import { counted, drawNode, percent } from "./board.js";
 import { Feed } from "./feed.js";
+import { isShared } from "./glyphs.js";
+import { Panel } from "./panel.js";
 import { say } from "./words.js";
 
 const root = document.getElementById("dashboard");
@@ -11,53 +13,19 @@ const start = JSON.parse(document.getElementById("snapshot").textContent);
 const modes = JSON.parse(document.getElementById("modes").textContent);
 const rows = new Map(start.nodes.map((row) => [row.node, row]));
 const items = new Map([...board.children].map((item) => [item.dataset.node, item]));
+const panel = new Panel(document.getElementById("panel"), {
+  look: (node) => rows.get(node),
+  addresses: root.dataset,
+  modes,
+  onClose: (node, card) => (items.get(node)?.querySelector(`[data-card="${card}"]`) ?? items.get(node)?.querySelector("a"))?.focus(),
+});
 const filters = { text: "", mode: "", sort: "name" };
 
-const percent = (part, whole) => (whole ? `${Math.floor((part * 100) / whole)}%` : "—");
-const counted = (key, n) => say(n === 1 ? `${key}.one` : `${key}.many`, { n });
-const pageOf = (row) => root.dataset.nodeUrl.replace("__node__", encodeURIComponent(row.node));
-const podPage = (holding) =>
-  holding.namespace &&
-  root.dataset.podUrl.replace("__namespace__", encodeURIComponent(holding.namespace)).replace("__pod__", encodeURIComponent(holding.pod));
-
 // ---- one node
-function modeMark(row) {
-  const facts = modes[row.mode];
-  const name = facts ? row.mode : say("mode.undeclared");
-  return element("span", { class: `mode mode-${facts ? row.mode : "unknown"}`, title: facts?.title },
-    element("span", { class: "mode-code" }, facts?.code ?? "??"),
-    element("span", {}, name, ...(facts?.shared ? [" ", element("span", { class: "policy" }, row.policy)] : [])));
-}
-
-function flags(row) {
-  const flag = (tone, symbol, text) => element("span", { class: `state tone-${tone} small` }, icon(symbol), text);
-  const found = [];
-  if (!row.ready) found.push(flag("bad", "circle-x", say("node.notready")));
-  if (row.unschedulable) found.push(flag("warn", "ban", say("node.cordoned")));
-  if (row.drift.length) found.push(flag("warn", "git-pull-request", counted("node.drift", row.drift.length)));
-  if (row.warnings.length) found.push(flag("warn", "alert-triangle", counted("node.warnings", row.warnings.length)));
-  return found;
-}
-
-function draw(row) {
-  const model = row.model ? ` · ${say("node.cards", { cards: row.cards, model: row.model })}` : "";
-  const shared = isShared(row);
-  const [used, total] = shared ? [row.memory_units_used, row.memory_units] : [row.cards_used, row.cards];
-  return element("li", { class: "board-node", id: `node-${row.node}`, "data-node": row.node },
-    element("div", { class: "who" },
-      element("a", { href: pageOf(row), "data-node-link": "" }, row.node),
-      element("span", { class: "under" }, `${row.pool || say("node.no_pool")}${model}`),
-      ...flags(row)),
-    element("div", { class: "mode-cell" }, modeMark(row)),
-    element("div", { class: "cards-cell" }, nodeGlyphs(row, pageOf(row))),
-    element("div", { class: "sum" }, `${used}/${total}`,
-      element("span", { class: "under" }, say(shared ? "sum.units" : "sum.cards", { percent: percent(used, total) }))));
-}
-
 function replace(row, flash) {
   const old = items.get(row.node);
   const focused = old?.contains(document.activeElement) ? document.activeElement.dataset.card ?? "link" : null;
-  const item = draw(row);
+  const item = drawNode(row, root.dataset, modes);
   item.hidden = !matches(row);
   if (flash) item.classList.add("changed");
   items.set(row.node, item);
@@ -146,90 +114,6 @@ function tell(totals) {
   }
 }
 
-// ---- the side panel
-const panel = document.getElementById("panel");
-let opened = null;
-
-function holderLine(holding, place, row, amounts) {
-  const href = podPage(holding);
-  const name = holding.namespace ? `${holding.namespace}/${holding.pod}` : holding.pod;
-  const key = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  key.setAttribute("class", `key glyph mode-${row.mode ?? "unknown"}`);
-  const swatch = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [k, v] of Object.entries({ class: place % 2 ? "held b" : "held", width: 10, height: 10 })) swatch.setAttribute(k, v);
-  key.append(swatch);
-  return element("li", {}, key,
-    href ? element("a", { href, class: "mono wrap-anywhere" }, name) : element("span", { class: "mono" }, name),
-    element("span", { class: "amount" }, amounts),
-    element("span", { class: "under" }, [holding.owner, holding.releasing ? say("panel.releasing") : ""].filter(Boolean).join(" · ")));
-}
-
-function amountOf(holding) {
-  const parts = [];
-  if (holding.memory_units) parts.push(say("panel.units", { n: holding.memory_units }));
-  if (holding.core_percent) parts.push(say("panel.core", { n: holding.core_percent }));
-  if (holding.cards) parts.push(say("panel.whole", { n: holding.cards }));
-  return parts.join(" · ");
-}
-
-function section(row, title, right, drawing, holdings, picked, note) {
-  const css = `card-glyph mode-${row.mode ?? "unknown"}`;
-  return element("section", { class: picked ? "panel-card picked" : "panel-card" },
-    element("h3", {}, title, element("span", { class: "quiet" }, right)),
-    drawing ? element("span", { class: css }, ...drawing) : null,
-    holdings.length
-      ? element("ul", { class: "holders" }, ...holdings.map((holding, place) => holderLine(holding, place, row, amountOf(holding))))
-      : element("p", { class: "quiet small" }, say("panel.nobody")),
-    note ? element("p", { class: "quiet small" }, note) : null);
-}
-
-function fillPanel() {
-  if (!opened) return;
-  const row = rows.get(opened.node);
-  const body = panel.querySelector(".panel-body");
-  panel.querySelector("h2").textContent = opened.node;
-  if (!row) {
-    body.replaceChildren(element("p", {}, say("panel.gone")));
-    return;
-  }
-  const parts = [element("p", {}, modeMark(row), " ", ...flags(row)), element("p", { class: "glyphs" }, ...extras(row))];
-  if (isShared(row)) {
-    for (const gpu of row.gpus) {
-      const free = say("panel.free", { free: gpu.memory_units - gpu.memory_units_used });
-      parts.push(section(row, say("panel.card", { index: gpu.index }), free, bar(gpu), gpu.holdings, opened.card === gpu.index));
-    }
-  } else if (row.cards || row.gpus.length) {
-    const free = say("panel.free_cards", { free: row.cards - row.cards_used });
-    parts.push(section(row, say("panel.cards"), free, slots(row), row.holdings, false, row.gpus.length ? "" : say("panel.which")));
-  }
-  if (row.unplaced.length) parts.push(section(row, say("panel.unplaced"), "", null, row.unplaced, false));
-  for (const warning of row.warnings) parts.push(element("p", { class: "error" }, icon("alert-triangle"), warning.message));
-  for (const drift of row.drift) {
-    const values = { key: drift.key, found: drift.found || say("panel.absent"), wanted: drift.wanted || say("panel.absent") };
-    parts.push(element("p", { class: "error tone-warn" }, icon("git-pull-request"), say("panel.drift", values)));
-  }
-  parts.push(element("p", {}, element("a", { href: pageOf(row), class: "btn btn-plain" }, say("panel.page"))));
-  const at = body.scrollTop;
-  body.replaceChildren(...parts);
-  body.scrollTop = at;
-}
-
-function openPanel(node, card, from) {
-  opened = { node, card, from };
-  panel.hidden = false;
-  fillPanel();
-  panel.querySelector(".picked")?.scrollIntoView({ block: "nearest" });
-  panel.querySelector("[data-close]").focus();
-}
-
-function closePanel() {
-  if (panel.hidden) return;
-  panel.hidden = true;
-  const { node, card } = opened;
-  opened = null;
-  (items.get(node)?.querySelector(`[data-card="${card}"]`) ?? items.get(node)?.querySelector("a"))?.focus();
-}
-
 // ---- keyboard: arrows move from card to card, Enter opens the pods
 function arrows(event) {
   const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -269,7 +153,7 @@ function take(message) {
   for (const name of message.removed ?? []) drop(name);
   tell(message.totals);
   sift();
-  fillPanel();
+  panel.fill();
   if (changed && message.type === "delta") {
     announcer.textContent = counted("live.changed", changed);
     refreshText();
@@ -338,11 +222,9 @@ board.addEventListener("click", (event) => {
   const card = event.target.closest("[data-card]");
   if (!card || event.metaKey || event.ctrlKey || event.shiftKey) return;
   event.preventDefault();
-  openPanel(card.closest(".board-node").dataset.node, Number(card.dataset.card), card);
+  panel.open(card.closest(".board-node").dataset.node, Number(card.dataset.card));
 });
 board.addEventListener("keydown", arrows);
-panel.querySelector("[data-close]").addEventListener("click", closePanel);
-document.addEventListener("keydown", (event) => event.key === "Escape" && closePanel());
 textTable?.addEventListener("toggle", refreshText);
 
 const query = new URLSearchParams(window.location.search);

@@ -111,7 +111,8 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     chosen = every.filter(name__icontains=query) if query else every
     page_obj = page_of(request, chosen, ROWS_PER_PAGE)
     picture = allocation.current(here)
-    lines = [(each, jobs.outcome(each, picture)) for each in page_obj]
+    found = [(each, jobs.outcome(each, picture)) for each in page_obj]
+    lines = [(each, outcome, any(row.pod.node for row in outcome.pods)) for each, outcome in found]
     context = {
         "nav": "jobs", "lines": lines, "page_obj": page_obj, "query": query, "any": bool(lines) or every.exists(),
         "fresh": Fresh(picture.taken_at if picture else None), "templates": jobs.templates(),
