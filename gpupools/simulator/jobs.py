@@ -10,7 +10,7 @@ from typing import Any
 
 from gpupools.simulator.clock import Clock, parse_stamp
 from gpupools.simulator.errors import ApiError
-from gpupools.simulator.journal import Event
+from gpupools.simulator.journal import DELETED, Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.records import (
     NORMAL,
@@ -31,11 +31,15 @@ _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 360.0
 _BURST = 500  # pods made in one go
 
-Key = tuple[str, str]
+_JOB, _STRAY = "job", "stray"
+
+Key = tuple[str, str, str]
 
 
 class JobController:
-    """Reconciles one Job at a time; keys are (namespace, name)."""
+    """Reconciles one Job at a time. Keys are ("job", namespace, name), and ("stray", namespace, name) for a pod
+    that still carries the finalizer though its Job is gone.
+    """
 
     name = "job-controller"
     kinds = ("Job", "Pod")
@@ -46,23 +50,46 @@ class JobController:
         self._recorder = recorder
 
     def keys_of(self, event: Event) -> Iterable[Key]:
-        """Name the Job itself, or the Job that owns the pod."""
+        """Name the Job itself, or the Job that owns the pod, and pods that lost their Job."""
         meta = event.object["metadata"]
         if event.kind == "Job":
-            return [(meta["namespace"], meta["name"])]
+            gone = self._store.dependents(meta["uid"]) if event.type == DELETED else ()
+            strays = [(_STRAY, meta["namespace"], obj["metadata"]["name"]) for kind, obj in gone if kind == "Pod"]
+            return [(_JOB, meta["namespace"], meta["name"]), *strays]
         owner = controller_of(event.object)
-        return [(meta["namespace"], owner["name"])] if owner and owner["kind"] == "Job" else []
+        if owner and owner["kind"] == "Job":
+            return [(_JOB, meta["namespace"], owner["name"])]
+        return [(_STRAY, meta["namespace"], meta["name"])] if TRACKING in (meta.get("finalizers") or ()) else []
 
     def all_keys(self) -> Iterable[Key]:
-        """Name every Job."""
-        return [(job["metadata"]["namespace"], job["metadata"]["name"]) for job in self._store.list("Job")]
+        """Name every Job, and every pod that waits to be counted."""
+        return [
+            *((_JOB, job["metadata"]["namespace"], job["metadata"]["name"]) for job in self._store.list("Job")),
+            *(
+                (_STRAY, pod["metadata"]["namespace"], pod["metadata"]["name"])
+                for pod in self._store.list("Pod")
+                if TRACKING in (pod["metadata"].get("finalizers") or ())
+            ),
+        ]
+
+    def _let_go(self, namespace: str, name: str) -> None:
+        """Take the finalizer off a pod whose Job is gone: nobody counts it any more."""
+        pod = self._store.peek("Pod", namespace, name)
+        if pod is None:
+            return
+        owner = controller_of(pod)
+        job = self._store.peek("Job", namespace, owner["name"]) if owner and owner["kind"] == "Job" else None
+        if job is None or (owner and job["metadata"]["uid"] != owner["uid"]):
+            _release(self._store, [pod])
 
     def reconcile(self, key: Key) -> float | None:
         """Bring one Job's pods and status up to date."""
-        job = self._store.peek("Job", *key)
+        what, namespace, name = key
+        if what == _STRAY:
+            self._let_go(namespace, name)
+            return None
+        job = self._store.peek("Job", namespace, name)
         if job is None:
-            # Deleted in the background: its pods have nobody left to count them.
-            _release(self._store, [pod for pod in self._store.list("Pod", key[0]) if _names(pod, key[1])])
             return None
         pods = [obj for kind, obj in self._store.dependents(job["metadata"]["uid"]) if kind == "Pod"]
         status: dict[str, Any] = {**(job.get("status") or {})}
@@ -73,11 +100,11 @@ class JobController:
             return None
         self._count(job, pods, status, counting=not over and not suspended)
         if over:
-            return self._after_the_end(job, key)
+            return self._after_the_end(job)
         status.setdefault("conditions", [])
         status["conditions"] = [dict(condition) for condition in status["conditions"]]
         again = self._suspend(job, pods, status) if suspended else self._drive(job, pods, status)
-        self._write(key, status)
+        self._write(job, status)
         return again
 
     # Counting
@@ -101,7 +128,7 @@ class JobController:
                     status["failed"] = status.get("failed", 0) + 1
             if indexes:
                 status["completedIndexes"] = _ranges(indexes)
-            self._write((job["metadata"]["namespace"], job["metadata"]["name"]), status)
+            self._write(job, status)
         _release(self._store, ended)
 
     # The three ways of a Job
@@ -278,7 +305,7 @@ class JobController:
         _release(self._store, [pod])
         self._recorder.event(job, NORMAL, "SuccessfulDelete", f"Deleted pod: {meta['name']}", component=self.name)
 
-    def _after_the_end(self, job: Object, key: Key) -> float | None:
+    def _after_the_end(self, job: Object) -> float | None:
         ttl = job["spec"].get("ttlSecondsAfterFinished")
         if ttl is None:
             return None
@@ -286,20 +313,18 @@ class JobController:
         left = ttl - self._clock.simulated_seconds_since(next(ends))
         if left > 0:
             return float(left)
-        self._store.delete("Job", *key, propagation="Foreground")
+        self._store.delete("Job", *_key(job), propagation="Foreground")
         return None
 
-    def _write(self, key: Key, status: dict[str, Any]) -> None:
-        def edit(job: Object) -> None:
-            job["status"] = status
+    def _write(self, job: Object, status: dict[str, Any]) -> None:
+        def edit(current: Object) -> None:
+            current["status"] = status
 
-        self._store.change("Job", *key, edit, subresource="status")
+        self._store.change("Job", *_key(job), edit, subresource="status")
 
 
-def _names(pod: Object, job: str) -> bool:
-    """Whether a pod's controller is a Job of that name."""
-    owner = controller_of(pod)
-    return owner is not None and owner["kind"] == "Job" and owner["name"] == job
+def _key(obj: Object) -> tuple[str, str]:
+    return obj["metadata"]["namespace"], obj["metadata"]["name"]
 
 
 def _release(store: Store, pods: Iterable[Object]) -> None:

@@ -22,7 +22,8 @@ V100_FOUR = "ecs.gn6v-c8g1.8xlarge"  # four cards of 15 units each
 class Cluster:
     """One embedded cluster through the official Kubernetes client."""
 
-    def __init__(self, api_client: client.ApiClient) -> None:
+    def __init__(self, api_client: client.ApiClient, namespace: str = "default") -> None:
+        self.namespace = namespace
         self.core = client.CoreV1Api(api_client)
         self.batch = client.BatchV1Api(api_client)
         self.apps = client.AppsV1Api(api_client)
@@ -43,10 +44,12 @@ class Cluster:
     def wait_gone(self, lister: Callable[..., Any], what: str, **where: Any) -> None:
         """Watch until nothing that matches is left."""
         stream = watch.Watch()
-        left = {item.metadata.uid for item in lister(**where).items}
+        found = lister(**where)
+        left = {item.metadata.uid for item in found.items}
+        since = {"resource_version": found.metadata.resource_version, "timeout_seconds": PATIENCE_SECONDS}
         try:
             if left:
-                for event in stream.stream(lister, timeout_seconds=PATIENCE_SECONDS, **where):
+                for event in stream.stream(lister, **since, **where):
                     if event["type"] == "DELETED":
                         left.discard(event["object"].metadata.uid)
                     if not left:
@@ -67,11 +70,11 @@ class Cluster:
             name, lambda node: wanted.items() <= node.status.allocatable.items(), f"{name} reports {wanted}"
         )
 
-    def pod_with(self, name: str, met: Callable[[Any], bool], what: str, namespace: str = "default") -> Any:
+    def pod_with(self, name: str, met: Callable[[Any], bool], what: str) -> Any:
         """Wait for a pod's condition."""
-        return self.wait(
-            self.core.list_namespaced_pod, met, what, namespace=namespace, field_selector=f"metadata.name={name}"
-        )
+        selector = f"metadata.name={name}"
+        lister = self.core.list_namespaced_pod
+        return self.wait(lister, met, what, namespace=self.namespace, field_selector=selector)
 
     def pod_in_phase(self, name: str, phase: str) -> Any:
         """Wait until a pod is in a phase."""
@@ -80,7 +83,7 @@ class Cluster:
     def job_with(self, name: str, met: Callable[[Any], bool], what: str) -> Any:
         """Wait for a job's condition."""
         return self.wait(
-            self.batch.list_namespaced_job, met, what, namespace="default", field_selector=f"metadata.name={name}"
+            self.batch.list_namespaced_job, met, what, namespace=self.namespace, field_selector=f"metadata.name={name}"
         )
 
     def job_ended(self, name: str, condition: str) -> Any:
@@ -92,12 +95,12 @@ class Cluster:
         )
 
     def create_pod(self, name: str, *command: str, limits: dict[str, Any] | None = None, **spec: Any) -> Any:
-        """Create a pod of one container in the default namespace."""
-        return self.core.create_namespaced_pod("default", a_pod(name, *command, limits=limits, **spec))
+        """Create a pod of one container."""
+        return self.core.create_namespaced_pod(self.namespace, a_pod(name, *command, limits=limits, **spec))
 
     def log(self, name: str) -> str:
         """Return a pod's log."""
-        return str(self.core.read_namespaced_pod_log(name, "default"))
+        return str(self.core.read_namespaced_pod_log(name, self.namespace))
 
     def label_node(self, name: str, labels: dict[str, str | None]) -> None:
         """Patch a node's labels."""
@@ -141,6 +144,6 @@ def a_pod(name: str, *command: str, limits: dict[str, Any] | None = None, **spec
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": labels},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"containers": [container], "restartPolicy": "Never", **spec},
     }

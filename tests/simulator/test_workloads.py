@@ -130,6 +130,7 @@ def test_deleting_a_job_as_orphan_leaves_its_pods(cluster: Cluster) -> None:
     (pod,) = cluster.core.list_namespaced_pod(cluster.namespace, label_selector="app=parent").items
     assert not pod.metadata.owner_references
     assert pod.metadata.deletion_timestamp is None
+    cluster.pod_with(pod.metadata.name, lambda pod: not pod.metadata.finalizers, "nobody waits to count it")
 
 
 def test_an_indexed_job_completes_every_index(cluster: Cluster) -> None:
