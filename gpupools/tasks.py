@@ -56,8 +56,17 @@ def check_components() -> None:
 
 @shared_task(name="gpupools.probe_clusters")
 def probe_clusters() -> None:
-    """Note which clusters answer."""
-    clusters.probe_all()
+    """Probe every cluster, each in a task of its own: one that does not answer holds no other up."""
+    for cluster_id in Cluster.objects.values_list("pk", flat=True):
+        probe_cluster.delay(cluster_id)
+
+
+@shared_task(name="gpupools.probe_cluster")
+def probe_cluster(cluster_id: int) -> None:
+    """Note whether one cluster answers, and if not, since when and why."""
+    cluster = Cluster.objects.filter(pk=cluster_id).first()
+    if cluster is not None:
+        clusters.probe(cluster)
 
 
 @shared_task(name="gpupools.expire_changes")

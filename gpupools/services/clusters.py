@@ -145,12 +145,6 @@ def probe(cluster: Cluster) -> None:
         bell.ring_cluster(cluster.pk)
 
 
-def probe_all() -> None:
-    """Probe every cluster."""
-    for cluster in Cluster.objects.all():
-        probe(cluster)
-
-
 @transaction.atomic
 def disconnect(actor: Actor, cluster: Cluster, *, reason: str) -> None:
     """Forget a cluster with its pools, submissions and history; nothing is changed in the cluster itself.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -109,8 +109,8 @@ def in_flight(cluster: Cluster) -> set[str]:
     return set(Push.objects.filter(cluster=cluster, state=Push.State.QUEUED).values_list("target", flat=True))
 
 
-def claim() -> Push | None:
-    """Take the row that has been due longest; None when nothing is due.
+def claim(*, skip: Collection[int] = ()) -> Push | None:
+    """Take the row that has been due longest; None when nothing is due. ``skip``: keys of clusters to leave alone.
 
     The UPDATE names the fence that was read: of two workers with one candidate, one goes on to the next.
     """
@@ -118,7 +118,7 @@ def claim() -> Push | None:
     due = Push.objects.filter(state=Push.State.QUEUED, due_at__lte=now).filter(
         Q(lease_until=None) | Q(lease_until__lte=now)
     )
-    for candidate in due.order_by("due_at", "pk")[:20]:
+    for candidate in due.exclude(cluster__in=skip).order_by("due_at", "pk")[:20]:
         taken = due.filter(pk=candidate.pk, fence=candidate.fence).update(
             lease_until=now + timedelta(seconds=lease_seconds()),
             fence=F("fence") + 1,
@@ -145,11 +145,11 @@ class LostLease(Conflict):
         super().__init__("Another worker has taken this operation over.")
 
 
-def carry_out(push: Push, handler: Handler) -> None:
-    """Run the handler once for a claimed row and write what became of it."""
+def carry_out(push: Push, handler: Handler) -> bool:
+    """Run the handler once for a claimed row and write what became of it; tell whether its cluster answered."""
     if push.attempts > MAX_TRIES:
         _park(push, handler, push.error or "The worker ended each time before this operation was done.")
-        return
+        return True
     try:
         outcome = handler.run(push)
         _settle(push, outcome)
@@ -157,22 +157,27 @@ def carry_out(push: Push, handler: Handler) -> None:
         logger.warning("Push %s (%s) was taken over by another worker.", push.pk, push.kind)
     except Unreachable as error:
         _try_later(push, handler, error.message, floor_seconds=float(error.retry_after_seconds))
+        return False
     except ConsoleError as error:
         _park(push, handler, _sentence(error))
+    return True
 
 
 def drain(handlers: Mapping[str, Handler]) -> int:
     """Carry out what is due until nothing is or the run was long enough; return how many were taken."""
     started = timezone.now()
     taken = 0
-    while timezone.now() - started < timedelta(seconds=RUN_SECONDS) and (push := claim()) is not None:
+    # A cluster that did not answer costs a run one time-out, however many rows it has: others are waiting too.
+    silent: set[int] = set()
+    while timezone.now() - started < timedelta(seconds=RUN_SECONDS) and (push := claim(skip=silent)) is not None:
         taken += 1
         handler = handlers.get(push.kind)
         if handler is None:
             _park(push, None, f"Nothing here carries out operations of kind {push.kind}.")
             continue
         try:
-            carry_out(push, handler)
+            if not carry_out(push, handler):
+                silent.add(push.cluster_id)
         except Exception:  # noqa: BLE001  # the queue's one guard: a defect in a handler must not stop the others
             logger.exception("Push %s (%s %s) hit a defect of the console.", push.pk, push.kind, push.target)
             _try_later(push, handler, "The console itself failed at this; its log says how.", floor_seconds=0.0)

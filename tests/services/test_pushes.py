@@ -15,7 +15,7 @@ from gpupools.models import AuditEntry, NodePool, Push
 from gpupools.services import pushes
 from gpupools.services.access import SYSTEM
 from gpupools.services.pushes import Again, Done, Handler
-from tests.services.builders import a_pool
+from tests.services.builders import a_cluster, a_pool
 
 pytestmark = pytest.mark.django_db
 
@@ -302,6 +302,25 @@ def test_rows_that_an_outcome_writes_are_written_with_it_or_not_at_all(lab):
     pool.refresh_from_db()
     assert (push.state, pool.error) == (Push.State.QUEUED, "")
     assert not AuditEntry.objects.exists()
+
+
+def test_a_silent_cluster_costs_a_run_one_try_and_holds_the_others_up_no_longer(lab):
+    other = a_cluster("other")
+    for number in range(3):
+        enqueue(lab, f"pool:{number}")
+    sound = enqueue(other)
+    asked = []
+
+    def run(push):
+        asked.append(push.cluster.name)
+        if push.cluster == lab:
+            raise Unreachable("Away.")
+        return Done()
+
+    assert drain(run) == 2
+    assert asked == ["lab", "other"]
+    sound.refresh_from_db()
+    assert sound.state == Push.State.DONE
 
 
 def test_a_defect_in_one_handler_stops_neither_the_others_nor_itself_for_ever(lab):
