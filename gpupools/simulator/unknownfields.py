@@ -1,10 +1,131 @@
-"""Unknown fields in what clients send: refused, warned of, or dropped, as ``fieldValidation`` asks."""
+"""Fields that a kind does not have, and values of the wrong type: refused, warned of, or dropped.
+
+Works on what clients send, before defaults; the fields are in schema.py.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Kind, Object
+from gpupools.simulator.problems import shown
+from gpupools.simulator.schema import STRUCTS
+
+Headers = tuple[tuple[str, str], ...]
+
+_JSON_NAMES = ((bool, "bool"), (str, "string"), (int, "number"), (float, "number"), (dict, "object"), (list, "array"))
+# Types of the schema -> (Python types, the Go type's name in messages).
+_SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
+    "string": ((str,), "string"),
+    "bool": ((bool,), "bool"),
+    "int32": ((int,), "int32"),
+    "int64": ((int,), "int64"),
+    "[]byte": ((str,), "[]uint8"),
+    "Time": ((str,), "v1.Time"),
+    "Quantity": ((str, int, float), "resource.Quantity"),
+    "IntOrString": ((str, int), "intstr.IntOrString"),
+}
 
 
-def check_fields(row: Kind, obj: Object, mode: str, *, what: str) -> tuple[tuple[str, str], ...]:
-    """Return warning headers."""
-    return ()
+class _WrongType(Exception):
+    pass
+
+
+def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object = None) -> Headers:
+    """Check an object that a client sent, dropping unknown fields and nulls in place; return warnings as headers.
+
+    ``mode`` is fieldValidation's: Strict refuses unknown fields, Warn (the default) and Ignore drop them. ``what`` is
+    create, update, patch or apply: each words its refusal in its own way. Wrong types are always refused (400).
+    """
+    unknown: list[str] = []
+    try:
+        _walk_struct(obj, row.kind, "", "", unknown)
+    except _WrongType as error:
+        raise bad_request(
+            f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}'
+        ) from error
+    if not unknown or mode == "Ignore":
+        return ()
+    said = [f'unknown field "{path}"' for path in unknown]
+    if what == "apply":
+        meta = obj.get("metadata") or {}
+        where = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {row.api_version}, Kind={row.kind}"
+        paths = ", ".join(f".{path}: field not declared in schema" for path in unknown)
+        # The real server gives this one without a reason.
+        raise ApiError(500, "", f"failed to create typed patch object ({where}): {paths}")
+    if mode == "Strict":
+        raise _strict(row, said, what, patch)
+    return tuple(("warning", f'299 - "{text.replace(chr(34), chr(92) + chr(34))}"') for text in said)
+
+
+def _handled(row: Kind) -> str:
+    return f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
+
+
+def _strict(row: Kind, said: list[str], what: str, patch: object) -> ApiError:
+    text = f"strict decoding error: {', '.join(said)}"
+    if what != "patch":
+        return bad_request(f"{_handled(row)}: {text}")
+    message = f"Invalid value: {shown(shown(patch))}: {text}"
+    return ApiError(
+        422,
+        "Invalid",
+        f' "" is invalid: patch: {message}',
+        [Cause("FieldValueInvalid", "patch", message)],
+    )
+
+
+def _walk_struct(value: Any, struct: str, path: str, dotted: str, unknown: list[str]) -> None:
+    """Check a struct; ``path`` has list indexes, ``dotted`` has none, as Go's messages want it."""
+    fields = STRUCTS[struct]
+    for key in list(value):
+        here, plain = (f"{path}.{key}", f"{dotted}.{key}") if path else (key, key)
+        type_ = fields.get(key)
+        if type_ is None:
+            if not path and key in ("apiVersion", "kind"):
+                continue
+            unknown.append(here)
+            del value[key]
+        elif type_ == "any":
+            continue
+        elif value[key] is None:
+            del value[key]
+        else:
+            _walk(value[key], type_, here, f"{struct}.{plain}", plain, unknown)
+
+
+def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: list[str]) -> None:
+    if type_ in _SCALARS:
+        allowed, go_name = _SCALARS[type_]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            raise _WrongType(_mismatch(value, named, go_name))
+    elif type_ == "any":
+        return
+    elif type_.startswith("[]"):
+        if not isinstance(value, list):
+            raise _WrongType(_mismatch(value, named, f"[]{_go_name(type_[2:])}"))
+        for index, item in enumerate(value):
+            _walk(item, type_[2:], f"{path}[{index}]", named, dotted, unknown)
+    elif type_.startswith("map["):
+        inner = type_[4:-1]
+        if not isinstance(value, dict):
+            raise _WrongType(_mismatch(value, named, f"map[string]{_go_name(inner)}"))
+        for key in [key for key, item in value.items() if item is None]:
+            # Go reads a null in a map of words as the empty word.
+            value[key] = ""
+        for key, item in value.items():
+            _walk(item, inner, f"{path}.{key}", named, dotted, unknown)
+    elif not isinstance(value, dict):
+        raise _WrongType(_mismatch(value, named, _go_name(type_)))
+    else:
+        _walk_struct(value, type_, path, dotted, unknown)
+
+
+def _go_name(type_: str) -> str:
+    return _SCALARS[type_][1] if type_ in _SCALARS else f"v1.{type_}"
+
+
+def _mismatch(value: Any, named: str, go_name: str) -> str:
+    json_name = next((name for kind, name in _JSON_NAMES if isinstance(value, kind)), "null")
+    return f"json: cannot unmarshal {json_name} into Go struct field {named} of type {go_name}"

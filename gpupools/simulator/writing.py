@@ -68,15 +68,16 @@ class Writer:
         if media == JSON_PATCH:
             patched = patches.json_patch(live, patch)
         elif media == MERGE_PATCH:
-            patched = patches.merge_patch(live, patch)
+            patched = copy_of(patches.merge_patch(live, patch))
         else:
             patched = patches.strategic_merge(live, patch)
         if target.group == "events.k8s.io":
             patched = eventviews.to_core(patched)
-        headers = check_fields(target.row, patched, request.query.get("fieldValidation", ""), what="patch")
-        self._check_identity(target, patched)
         if not isinstance(patched.get("metadata"), dict):
             raise bad_request("the patched object has no metadata")
+        mode = request.query.get("fieldValidation", "")
+        headers = check_fields(target.row, patched, mode, what="patch", patch=patch)
+        self._check_identity(target, patched)
         return Response(presenter.one(self._update(request, target, patched, request.manager)), headers=headers)
 
     def _patch_body(self, request: Request, media: str) -> Any:
@@ -97,7 +98,7 @@ class Writer:
     def _apply(self, request: Request, target: Target, presenter: Presenter) -> Response:
         if not request.query.get("fieldManager"):
             raise _invalid_patch_option("fieldManager", "Required value: is required for apply patch")
-        applied = request.object()
+        applied = copy_of(request.object())
         meta = applied.get("metadata")
         if not isinstance(meta, dict):
             raise bad_request("error decoding YAML: Object 'metadata' is missing")
@@ -119,9 +120,7 @@ class Writer:
         if found is None and target.subresource:
             raise not_found(target.row, target.name)
         if found is None and meta.get("uid"):
-            raise conflict(
-                target.row, target.name, "uid mismatch: a uid was given, but nothing exists"
-            )
+            raise conflict(target.row, target.name, "uid mismatch: a uid was given, but nothing exists")
         if (
             found is not None
             and meta.get("resourceVersion", found["metadata"]["resourceVersion"])

@@ -382,3 +382,64 @@ def test_taints_are_checked(api: client.ApiClient) -> None:
         'Node "gpu-07" is invalid: spec.taints[0].effect: Unsupported value: "Sometimes": supported values: '
         '"NoSchedule", "PreferNoSchedule", "NoExecute"'
     )
+
+
+def test_unknown_fields_are_refused_warned_of_or_dropped_as_asked(api: client.ApiClient, here: str) -> None:
+    odd = {"metadata": {"name": "odd", "lables": {"a": "b"}}, "date": {}}
+    status, body = call(api, "POST", f"{here}?fieldValidation=Strict", odd)
+    assert status == 400
+    assert body["message"] == (
+        'ConfigMap in version "v1" cannot be handled as a ConfigMap: strict decoding error: '
+        'unknown field "metadata.lables", unknown field "date"'
+    )
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    sent = api.param_serialize("POST", here, header_params=headers, body=odd, auth_settings=["BearerToken"])
+    answer = api.call_api(*sent)
+    created = json.loads(answer.read())
+    assert "date" not in created
+    assert answer.getheader("warning") is not None
+    assert call(api, "DELETE", f"{here}/odd")[0] == 200
+    assert call(api, "POST", f"{here}?fieldValidation=Ignore", odd)[0] == 201
+
+
+def test_values_of_the_wrong_type_are_refused_as_go_words_it(api: client.ApiClient, namespace: str) -> None:
+    job = {"metadata": {"name": "j"}, "spec": {"parallelism": "two"}}
+    status, body = call(api, "POST", f"/apis/batch/v1/namespaces/{namespace}/jobs", job)
+    assert status == 400
+    assert body["message"] == (
+        'Job in version "v1" cannot be handled as a Job: json: cannot unmarshal string into Go struct field '
+        "JobSpec.spec.parallelism of type int32"
+    )
+    labelled = {"metadata": {"name": "c", "labels": {"count": 4}}}
+    status, body = call(api, "POST", f"/api/v1/namespaces/{namespace}/configmaps", labelled)
+    assert body["message"].endswith(
+        "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string"
+    )
+
+
+def test_everything_that_the_cluster_makes_itself_has_known_fields_only(
+    api: client.ApiClient, batch: client.BatchV1Api, namespace: str
+) -> None:
+    batch.create_namespaced_job(
+        namespace,
+        {
+            "metadata": {"name": "j"},
+            "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "x"}]}}},
+        },
+    )
+    seen = 0
+    for path in (
+        "/api/v1/nodes", "/api/v1/pods", "/api/v1/events", "/api/v1/configmaps", "/api/v1/serviceaccounts",
+        "/api/v1/namespaces", "/apis/batch/v1/jobs", "/apis/apps/v1/daemonsets",
+        "/apis/coordination.k8s.io/v1/leases", "/apis/scheduling.k8s.io/v1/priorityclasses",
+    ):  # fmt: skip
+        for item in call(api, "GET", path)[1]["items"][:20]:
+            meta = item["metadata"]
+            root, _, plural = path.rpartition("/")
+            where = f"{root}/namespaces/{meta['namespace']}/{plural}" if "namespace" in meta else path
+            del meta["resourceVersion"]
+            status, body = call(api, "PUT", f"{where}/{meta['name']}?fieldValidation=Strict&dryRun=All", item)
+            # Pods and events may be gone meanwhile; everything else is taken as it is.
+            assert status in (200, 404), body
+            seen += status == 200
+    assert seen > 30

@@ -1,0 +1,171 @@
+"""The fields that the served kinds have, with their types, in a compact form.
+
+A type is a Go one (string, int32, int64, bool, []byte), Quantity, IntOrString, Time, any, the name of a struct below,
+``[]X`` a list of X, or ``map[X]`` a map from text to X. Parts that GPU users do not meet are ``any``: not looked into.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_TEXT: Mapping[str, str] = {
+    "ObjectMeta": """
+        name string, generateName string, namespace string, selfLink string, uid string, resourceVersion string,
+        generation int64, creationTimestamp Time, deletionTimestamp Time, deletionGracePeriodSeconds int64,
+        labels map[string], annotations map[string], ownerReferences []OwnerReference, finalizers []string,
+        managedFields []any
+    """,
+    "OwnerReference": """
+        apiVersion string, kind string, name string, uid string, controller bool, blockOwnerDeletion bool
+    """,
+    "LocalObjectReference": "name string",
+    "ObjectReference": """
+        kind string, namespace string, name string, uid string, apiVersion string, resourceVersion string,
+        fieldPath string
+    """,
+    "LabelSelector": "matchLabels map[string], matchExpressions []LabelSelectorRequirement",
+    "LabelSelectorRequirement": "key string, operator string, values []string",
+    "Node": "metadata ObjectMeta, spec NodeSpec, status any",
+    "NodeSpec": """
+        podCIDR string, podCIDRs []string, providerID string, unschedulable bool, taints []Taint, configSource any,
+        externalID string
+    """,
+    "Taint": "key string, value string, effect string, timeAdded Time",
+    "Namespace": "metadata ObjectMeta, spec NamespaceSpec, status any",
+    "NamespaceSpec": "finalizers []string",
+    "ConfigMap": "metadata ObjectMeta, data map[string], binaryData map[[]byte], immutable bool",
+    "Secret": "metadata ObjectMeta, data map[[]byte], stringData map[string], type string, immutable bool",
+    "ServiceAccount": """
+        metadata ObjectMeta, secrets []ObjectReference, imagePullSecrets []LocalObjectReference,
+        automountServiceAccountToken bool
+    """,
+    "Event": """
+        metadata ObjectMeta, involvedObject ObjectReference, reason string, message string, source EventSource,
+        firstTimestamp Time, lastTimestamp Time, count int32, type string, eventTime Time, series any, action string,
+        related ObjectReference, reportingComponent string, reportingInstance string
+    """,
+    "EventSource": "component string, host string",
+    "Lease": "metadata ObjectMeta, spec LeaseSpec",
+    "LeaseSpec": """
+        holderIdentity string, leaseDurationSeconds int32, acquireTime Time, renewTime Time, leaseTransitions int32,
+        strategy string, preferredHolder string
+    """,
+    "PriorityClass": """
+        metadata ObjectMeta, value int32, globalDefault bool, description string, preemptionPolicy string
+    """,
+    "Pod": "metadata ObjectMeta, spec PodSpec, status any",
+    "PodTemplateSpec": "metadata ObjectMeta, spec PodSpec",
+    "PodSpec": """
+        volumes []Volume, initContainers []Container, containers []Container, ephemeralContainers []any,
+        restartPolicy string, terminationGracePeriodSeconds int64, activeDeadlineSeconds int64, dnsPolicy string,
+        nodeSelector map[string], serviceAccountName string, serviceAccount string, automountServiceAccountToken bool,
+        nodeName string, hostNetwork bool, hostPID bool, hostIPC bool, shareProcessNamespace bool,
+        securityContext PodSecurityContext, imagePullSecrets []LocalObjectReference, hostname string,
+        subdomain string, affinity Affinity, schedulerName string, tolerations []Toleration, hostAliases []HostAlias,
+        priorityClassName string, priority int32, dnsConfig any, readinessGates []PodReadinessGate,
+        runtimeClassName string, enableServiceLinks bool, preemptionPolicy string, overhead map[Quantity],
+        topologySpreadConstraints []TopologySpreadConstraint, setHostnameAsFQDN bool, os PodOS, hostUsers bool,
+        schedulingGates []PodSchedulingGate, resourceClaims []PodResourceClaim, resources ResourceRequirements,
+        hostnameOverride string
+    """,
+    "PodReadinessGate": "conditionType string",
+    "PodSchedulingGate": "name string",
+    "PodOS": "name string",
+    "PodResourceClaim": "name string, resourceClaimName string, resourceClaimTemplateName string",
+    "HostAlias": "ip string, hostnames []string",
+    "TopologySpreadConstraint": """
+        maxSkew int32, topologyKey string, whenUnsatisfiable string, labelSelector LabelSelector, minDomains int32,
+        nodeAffinityPolicy string, nodeTaintsPolicy string, matchLabelKeys []string
+    """,
+    "PodSecurityContext": """
+        seLinuxOptions any, windowsOptions any, runAsUser int64, runAsGroup int64, runAsNonRoot bool,
+        supplementalGroups []int64, supplementalGroupsPolicy string, fsGroup int64, sysctls []any,
+        fsGroupChangePolicy string, seccompProfile any, appArmorProfile any, seLinuxChangePolicy string
+    """,
+    "SecurityContext": """
+        capabilities Capabilities, privileged bool, seLinuxOptions any, windowsOptions any, runAsUser int64,
+        runAsGroup int64, runAsNonRoot bool, readOnlyRootFilesystem bool, allowPrivilegeEscalation bool,
+        procMount string, seccompProfile any, appArmorProfile any
+    """,
+    "Capabilities": "add []string, drop []string",
+    "Container": """
+        name string, image string, command []string, args []string, workingDir string, ports []ContainerPort,
+        envFrom []EnvFromSource, env []EnvVar, resources ResourceRequirements, resizePolicy []ContainerResizePolicy,
+        restartPolicy string, restartPolicyRules []any, volumeMounts []VolumeMount, volumeDevices []VolumeDevice,
+        livenessProbe any, readinessProbe any, startupProbe any, lifecycle any, terminationMessagePath string,
+        terminationMessagePolicy string, imagePullPolicy string, securityContext SecurityContext, stdin bool,
+        stdinOnce bool, tty bool
+    """,
+    "ContainerPort": "name string, hostPort int32, containerPort int32, protocol string, hostIP string",
+    "ContainerResizePolicy": "resourceName string, restartPolicy string",
+    "EnvFromSource": "prefix string, configMapRef any, secretRef any",
+    "EnvVar": "name string, value string, valueFrom EnvVarSource",
+    "EnvVarSource": "fieldRef any, resourceFieldRef any, configMapKeyRef any, secretKeyRef any, fileKeyRef any",
+    "ResourceRequirements": "limits map[Quantity], requests map[Quantity], claims []ResourceClaim",
+    "ResourceClaim": "name string, request string",
+    "VolumeMount": """
+        name string, readOnly bool, recursiveReadOnly string, mountPath string, subPath string,
+        mountPropagation string, subPathExpr string
+    """,
+    "VolumeDevice": "name string, devicePath string",
+    "Volume": """
+        name string, hostPath HostPathVolumeSource, emptyDir EmptyDirVolumeSource, gcePersistentDisk any,
+        awsElasticBlockStore any, gitRepo any, secret SecretVolumeSource, nfs NFSVolumeSource, iscsi any,
+        glusterfs any, persistentVolumeClaim PersistentVolumeClaimVolumeSource, rbd any, flexVolume any, cinder any,
+        cephfs any, flocker any, downwardAPI any, fc any, azureFile any, configMap ConfigMapVolumeSource,
+        vsphereVolume any, quobyte any, azureDisk any, photonPersistentDisk any, projected any, portworxVolume any,
+        scaleIO any, storageos any, csi any, ephemeral any, image any
+    """,
+    "HostPathVolumeSource": "path string, type string",
+    "EmptyDirVolumeSource": "medium string, sizeLimit Quantity",
+    "SecretVolumeSource": "secretName string, items []KeyToPath, defaultMode int32, optional bool",
+    "ConfigMapVolumeSource": "name string, items []KeyToPath, defaultMode int32, optional bool",
+    "KeyToPath": "key string, path string, mode int32",
+    "NFSVolumeSource": "server string, path string, readOnly bool",
+    "PersistentVolumeClaimVolumeSource": "claimName string, readOnly bool",
+    "Toleration": "key string, operator string, value string, effect string, tolerationSeconds int64",
+    "Affinity": "nodeAffinity NodeAffinity, podAffinity PodAffinity, podAntiAffinity PodAffinity",
+    "NodeAffinity": """
+        requiredDuringSchedulingIgnoredDuringExecution NodeSelector,
+        preferredDuringSchedulingIgnoredDuringExecution []PreferredSchedulingTerm
+    """,
+    "NodeSelector": "nodeSelectorTerms []NodeSelectorTerm",
+    "NodeSelectorTerm": "matchExpressions []NodeSelectorRequirement, matchFields []NodeSelectorRequirement",
+    "NodeSelectorRequirement": "key string, operator string, values []string",
+    "PreferredSchedulingTerm": "weight int32, preference NodeSelectorTerm",
+    "PodAffinity": """
+        requiredDuringSchedulingIgnoredDuringExecution []PodAffinityTerm,
+        preferredDuringSchedulingIgnoredDuringExecution []WeightedPodAffinityTerm
+    """,
+    "WeightedPodAffinityTerm": "weight int32, podAffinityTerm PodAffinityTerm",
+    "PodAffinityTerm": """
+        labelSelector LabelSelector, namespaces []string, topologyKey string, namespaceSelector LabelSelector,
+        matchLabelKeys []string, mismatchLabelKeys []string
+    """,
+    "Job": "metadata ObjectMeta, spec JobSpec, status any",
+    "JobSpec": """
+        parallelism int32, completions int32, activeDeadlineSeconds int64, podFailurePolicy any, successPolicy any,
+        backoffLimit int32, backoffLimitPerIndex int32, maxFailedIndexes int32, selector LabelSelector,
+        manualSelector bool, template PodTemplateSpec, ttlSecondsAfterFinished int32, completionMode string,
+        suspend bool, podReplacementPolicy string, managedBy string
+    """,
+    "DaemonSet": "metadata ObjectMeta, spec DaemonSetSpec, status any",
+    "DaemonSetSpec": """
+        selector LabelSelector, template PodTemplateSpec, updateStrategy DaemonSetUpdateStrategy,
+        minReadySeconds int32, revisionHistoryLimit int32
+    """,
+    "DaemonSetUpdateStrategy": "type string, rollingUpdate RollingUpdateDaemonSet",
+    "RollingUpdateDaemonSet": "maxUnavailable IntOrString, maxSurge IntOrString",
+}
+
+
+def _parsed(text: str) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for entry in text.split(","):
+        name, type_ = entry.split()
+        fields[name] = type_
+    return fields
+
+
+# Struct -> field -> type.
+STRUCTS: Mapping[str, Mapping[str, str]] = {name: _parsed(text) for name, text in _TEXT.items()}
