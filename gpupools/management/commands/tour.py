@@ -55,9 +55,9 @@ class Command(BaseCommand):
         report = Report(say=self._say, whole=path is None)
         with tempfile.TemporaryDirectory(prefix="gpupools-tour-") as scratch:
             folder = options["data_dir"] if isinstance(options["data_dir"], Path) else Path(scratch) / "data"
-            supervisor = Supervisor(
-                folder, 0, simulator=path is None, env={"GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS": "true"}, say=self._say
-            )
+            # Rows and broker of its own: those that the environment names are somebody's console.
+            env = {"GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS": "true", "DATABASE_URL": "", "REDIS_URL": ""}
+            supervisor = Supervisor(folder, 0, simulator=path is None, env=env, say=self._say)
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
             try:
