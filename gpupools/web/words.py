@@ -59,6 +59,7 @@ SIGNS: dict[str, dict[str, Sign]] = {
     "step": {
         "waiting": Sign("none", "circle-dashed", _("Not started")),
         "running": Sign("info", "loader-2", _("Running")),
+        "paused": Sign("warn", "player-pause", _("Paused")),
         "done": Sign("ok", "check", _("Done")),
         "failed": Sign("bad", "x", _("Failed")),
     },

@@ -1,0 +1,1 @@
+"""Pages, tested as a browser without script asks for them."""
