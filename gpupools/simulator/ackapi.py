@@ -253,7 +253,7 @@ async def _read(receive: Receive) -> bytes:
     body = b""
     while True:
         message = await receive()
-        body += message.get("body", b"")
+        body += bytes(message.get("body", b""))
         if len(body) > _BODY_LIMIT_BYTES:
             raise AckError(413, "RequestTooLarge", "The body is too large.")
         if not message.get("more_body"):

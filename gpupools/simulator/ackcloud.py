@@ -5,7 +5,7 @@ The operations of the OpenAPI are methods here, free of HTTP; what they start is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gpupools.simulator import ackrules
@@ -13,7 +13,7 @@ from gpupools.simulator.ackaddons import create_daemonsets
 from gpupools.simulator.ackmachines import Machines
 from gpupools.simulator.ackrules import AckError, Body, invalid, section
 from gpupools.simulator.ackstate import AckState, Record
-from gpupools.simulator.acktasks import Tasks, nobody
+from gpupools.simulator.acktasks import Key, Tasks, nobody
 from gpupools.simulator.addons import CATALOGUE, Addon
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.fleet import Fleet
@@ -23,7 +23,6 @@ from gpupools.simulator.machines import Place
 from gpupools.simulator.store import Store
 
 _STARTED = ("starting", "joining", "running")
-Key = tuple[str, str]
 
 
 class AckCloud:
@@ -36,13 +35,13 @@ class AckCloud:
         cluster = plan.cluster
         self._store = store
         self._clock = clock
-        self._wake: Callable[[Hashable], None] = nobody
+        self._wake: Callable[[Key], None] = nobody
         self.plan = plan
         self.state = AckState(store, clock, cluster_id=cluster_id, region=cluster.region, zones=cluster.zones)
         self.machines = Machines(store, clock, self.state, Place(cluster.region, cluster.version, cluster_id))
         self.tasks = Tasks(store, clock, self.state, self.machines, region=cluster.region)
 
-    def on_wake(self, wake: Callable[[Hashable], None]) -> None:
+    def on_wake(self, wake: Callable[[Key], None]) -> None:
         """Say how a key gets looked at soon."""
         self._wake = self.tasks.wake = wake
 
@@ -119,7 +118,7 @@ class AckCloud:
         pool = self._make_pool(body, default=False)
         size = pool["scaling_group"].get("desired_size") or 0
         added = self._grow(pool, size)
-        works = [{"stage": "create_scaling_group", "kind": "wait", "seconds": 1.0, "want": "running"}]
+        works: list[Record] = [{"stage": "create_scaling_group", "kind": "wait", "seconds": 1.0, "want": "running"}]
         works.append(_machines_work("scale_out", added, "running"))
         return pool, self._pool_task("nodepool_create", pool, works)
 
@@ -184,7 +183,7 @@ class AckCloud:
             )
         for machine_id in ids:
             self.machines.remove(machine_id, release=True, drain=False)
-        works = [
+        works: list[Record] = [
             {"stage": "remove_nodes", "kind": "machines", "machines": ids, "want": "gone"},
             {"stage": "delete_nodepool", "kind": "delete-pool", "pool": pool_id},
         ]

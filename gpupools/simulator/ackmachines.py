@@ -67,7 +67,7 @@ class Machines:
                     "ack.aliyun.com": self._place.cluster_id,
                     INSTANCE_ID_LABEL: machine["instance_id"],
                     "node.alibabacloud.com/instance-charge-type": machine["charge_type"],
-                    **dict.fromkeys(_POOL_ID_LABELS, machine["pool_id"]),
+                    **dict.fromkeys(_POOL_ID_LABELS, str(machine["pool_id"])),
                     **labels,
                 },
                 taints=taints,

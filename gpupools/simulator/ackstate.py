@@ -98,7 +98,7 @@ class AckState:
     def new_task(self, task_type: str, works: list[Record], *, target_id: str, target_type: str) -> Record:
         """Make a running task of several works, one stage each."""
         stamp = self._clock.stamp()
-        task = {
+        task: Record = {
             "task_id": f"T-{secrets.token_hex(12)}",
             "task_type": task_type,
             "state": "running",

@@ -5,7 +5,7 @@ Nothing of a task lives outside its record, so a restart in the middle goes on w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 from gpupools.simulator.ackaddons import create_daemonsets, delete_daemonsets, gone, settled
 from gpupools.simulator.ackmachines import Machines
@@ -18,8 +18,10 @@ _ADDON_SECONDS = 3.0  # an add-on's chart is rendered and applied
 _LABELS_SECONDS = 0.3  # per node
 _LOOK_AGAIN_SECONDS = 1.0
 
+Key = tuple[str, str]  # ("task", id) or ("machine", instance id)
 
-def nobody(key: Hashable) -> None:
+
+def nobody(key: Key) -> None:
     """Before the loops run there is nobody to wake: they look at everything when they start."""
 
 
@@ -32,7 +34,7 @@ class Tasks:
         self._state = state
         self._machines = machines
         self._region = region
-        self.wake: Callable[[Hashable], None] = nobody
+        self.wake: Callable[[Key], None] = nobody
 
     def start(self, task_type: str, works: list[Record], *, target_id: str, target_type: str) -> Record:
         """Start a task; it is worked on from the next turn of the loop on."""

@@ -52,7 +52,7 @@ def _from_source(store: Store, pod: Object, source: Mapping[str, Any], *, node_i
         }
         path = field["fieldPath"]
         found = re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", path)
-        return (meta.get(found[1]) or {}).get(found[2], "") if found else known.get(path, "")
+        return str((meta.get(found[1]) or {}).get(found[2], "") if found else known.get(path, ""))
     if reference := source.get("configMapKeyRef"):
         return _config(store, meta["namespace"], reference["name"]).get(reference["key"], "")
     if reference := source.get("secretKeyRef"):

@@ -276,7 +276,7 @@ class Container:
     def _backoff(self, ran_seconds: float) -> float:
         if ran_seconds > _CALM_AFTER_SECONDS or not self.restarts:
             return 1.0
-        return min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(self.restarts - 1, 10))
+        return float(min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(self.restarts - 1, 10)))
 
     def kill(self, now: datetime) -> None:
         """End the program because the pod is going: a running one dies of the signal."""

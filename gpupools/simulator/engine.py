@@ -94,20 +94,19 @@ class Engine:
     async def run(self) -> None:
         """Run every loop until cancelled, or until one fails."""
         store, clock, recorder = self._store, self._clock, self._recorder
-        reconcilers = (
-            NamespaceController(store),
-            NodeLifecycle(store, clock, recorder),
-            DaemonSetController(store, clock, recorder),
-            JobController(store, clock, recorder),
-            GarbageCollector(store),
-            Kubelet(store, clock, recorder, self._logbook),
-            DevicePlugins(store, clock),
-            self.ack,
-        )
+        ack_loop = Loop(self.ack, store, clock)
+        self.ack.on_wake(ack_loop.add)
+        loops = {
+            "namespaces": Loop(NamespaceController(store), store, clock).run,
+            "nodes": Loop(NodeLifecycle(store, clock, recorder), store, clock).run,
+            "daemonsets": Loop(DaemonSetController(store, clock, recorder), store, clock).run,
+            "jobs": Loop(JobController(store, clock, recorder), store, clock).run,
+            "garbage": Loop(GarbageCollector(store), store, clock).run,
+            "kubelets": Loop(Kubelet(store, clock, recorder, self._logbook), store, clock).run,
+            "devices": Loop(DevicePlugins(store, clock), store, clock).run,
+            "scheduler": Scheduler(store, clock, recorder).run,
+            "ack": ack_loop.run,
+        }
         async with asyncio.TaskGroup() as group:
-            for reconciler in reconcilers:
-                loop = Loop(reconciler, store, clock)
-                if reconciler is self.ack:
-                    self.ack.on_wake(loop.add)
-                group.create_task(loop.run(), name=reconciler.name)
-            group.create_task(Scheduler(store, clock, recorder).run(), name="scheduler")
+            for name, run in loops.items():
+                group.create_task(run(), name=name)

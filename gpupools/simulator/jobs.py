@@ -29,6 +29,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 INDEX = "batch.kubernetes.io/job-completion-index"
 _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 360.0
+_RETRY_SECONDS = 5.0  # after the API server refused a pod
 _BURST = 500  # pods made in one go
 
 _JOB, _STRAY = "job", "stray"
@@ -53,7 +54,9 @@ class JobController:
         """Name the Job itself, or the Job that owns the pod, and pods that lost their Job."""
         meta = event.object["metadata"]
         if event.kind == "Job":
-            gone = self._store.dependents(meta["uid"]) if event.type == DELETED else ()
+            gone: Iterable[tuple[str, Object]] = ()
+            if event.type == DELETED:
+                gone = self._store.dependents(meta["uid"])
             strays = [(_STRAY, meta["namespace"], obj["metadata"]["name"]) for kind, obj in gone if kind == "Pod"]
             return [(_JOB, meta["namespace"], meta["name"]), *strays]
         owner = controller_of(event.object)
@@ -103,7 +106,11 @@ class JobController:
             return self._after_the_end(job)
         status.setdefault("conditions", [])
         status["conditions"] = [dict(condition) for condition in status["conditions"]]
-        again = self._suspend(job, pods, status) if suspended else self._drive(job, pods, status)
+        again = None
+        if suspended:
+            self._suspend(job, pods, status)
+        else:
+            again = self._drive(job, pods, status)
         self._write(job, status)
         return again
 
@@ -229,19 +236,19 @@ class JobController:
             return active, deadline
         wait = self._backoff(pods, status)
         if wait > 0:
-            return active, min(wait, deadline) if deadline is not None else wait
+            return active, wait if deadline is None else min(wait, deadline)
         free_indexes = self._free_indexes(spec, active, status)
         for _ in range(min(wanted - len(active), _BURST)):
-            pod = self._make(job, next(free_indexes) if free_indexes is not None else None)
-            if pod is None:
-                return active, 5.0
-            active = [*active, pod]
+            made = self._make(job, next(free_indexes) if free_indexes is not None else None)
+            if made is None:
+                return active, _RETRY_SECONDS
+            active = [*active, made]
         return active, deadline
 
     def _until_deadline(self, spec: Object, start: str) -> float | None:
         if spec.get("activeDeadlineSeconds") is None:
             return None
-        return max(0.05, spec["activeDeadlineSeconds"] - self._clock.simulated_seconds_since(start))
+        return max(0.05, float(spec["activeDeadlineSeconds"]) - self._clock.simulated_seconds_since(start))
 
     def _backoff(self, pods: list[Object], status: dict[str, Any]) -> float:
         """Return the simulated seconds to wait before replacing failed pods: 10, 20, 40 ... since the last failure."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Hashable, Iterable
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.errors import ApiError
@@ -22,40 +22,48 @@ _FIRST_RETRY_SECONDS = 0.2
 _LAST_RETRY_SECONDS = 20.0
 
 
-class Reconciler(Protocol):
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Reconciler(Protocol[Key]):
     """One controller. ``reconcile`` returns the simulated seconds after which to look again, or None."""
 
-    name: str
-    kinds: tuple[str, ...]
+    @property
+    def name(self) -> str:
+        """What the log calls it."""
 
-    def keys_of(self, event: Event) -> Iterable[Hashable]:
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds whose events it hears."""
+
+    def keys_of(self, event: Event) -> Iterable[Key]:
         """Name what an event concerns."""
 
-    def all_keys(self) -> Iterable[Hashable]:
+    def all_keys(self) -> Iterable[Key]:
         """Name everything there is: at the start, and after missing events."""
 
-    def reconcile(self, key: Hashable) -> float | None:
+    def reconcile(self, key: Key) -> float | None:
         """Compare the state with the wish and write the difference; twice does no more than once."""
 
 
-class Loop:
+class Loop(Generic[Key]):
     """Runs one reconciler: keys are deduplicated, handled one at a time, and come back with back-off when they fail."""
 
-    def __init__(self, reconciler: Reconciler, store: Store, clock: Clock) -> None:
+    def __init__(self, reconciler: Reconciler[Key], store: Store, clock: Clock) -> None:
         self._reconciler = reconciler
         self._store = store
         self._clock = clock
-        self._queue: dict[Hashable, None] = {}
+        self._queue: dict[Key, None] = {}
         self._awake = asyncio.Event()
-        self._timers: dict[Hashable, asyncio.TimerHandle] = {}
-        self._failures: dict[Hashable, int] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._failures: dict[Key, int] = {}
 
-    def add(self, key: Hashable) -> None:
+    def add(self, key: Key) -> None:
         """Have a key looked at soon."""
         self._queue[key] = None
         self._awake.set()
 
-    def add_later(self, key: Hashable, delay_seconds: float) -> None:
+    def add_later(self, key: Key, delay_seconds: float) -> None:
         """Have a key looked at after a simulated delay, or sooner when that was asked for before."""
         timer = self._timers.get(key)
         due = asyncio.get_running_loop().time() + max(0.0, delay_seconds) / self._clock.speed
@@ -65,7 +73,7 @@ class Loop:
             timer.cancel()
         self._timers[key] = self._clock.later(delay_seconds, lambda: self._fire(key))
 
-    def _fire(self, key: Hashable) -> None:
+    def _fire(self, key: Key) -> None:
         self._timers.pop(key, None)
         self.add(key)
 
@@ -107,7 +115,7 @@ class Loop:
                 self._awake.clear()
             await asyncio.sleep(0)
 
-    def _handle(self, key: Hashable) -> None:
+    def _handle(self, key: Key) -> None:
         try:
             again = self._reconciler.reconcile(key)
         except ApiError as error:
@@ -122,7 +130,7 @@ class Loop:
             if again is not None:
                 self.add_later(key, again)
 
-    def _retry(self, key: Hashable) -> None:
+    def _retry(self, key: Key) -> None:
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         self.add_later(key, min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2**failures) * self._clock.speed)

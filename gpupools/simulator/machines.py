@@ -128,7 +128,7 @@ def card_bus_id(index: int) -> str:
 def machine_id_of(node: Mapping[str, Any]) -> str:
     """Return what identifies the machine behind a node for good: the instance id, or the node's name."""
     labels = node["metadata"].get("labels") or {}
-    return labels.get(INSTANCE_ID_LABEL) or node["metadata"]["name"]
+    return str(labels.get(INSTANCE_ID_LABEL) or node["metadata"]["name"])
 
 
 def instance_id(seed: str) -> str:

@@ -6,14 +6,14 @@ program works for half a minute in a pod that may end, and runs on in one that s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
 from gpupools.simulator import nvidiasmi
 from gpupools.simulator.nvidiasmi import VisibleCard
-from gpupools.simulator.shell import FOREVER, Shell, Step, sleep_seconds
+from gpupools.simulator.shell import FOREVER, Run, Shell, sleep_seconds
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _TRAINING_SECONDS = 60.0
@@ -37,7 +37,7 @@ class Situation:
     daemon: str = ""  # name of the DaemonSet that the pod belongs to
 
 
-def program(situation: Situation) -> Iterator[Step]:
+def program(situation: Situation) -> Run:
     """Return the program's steps: (seconds since its start, line or None); the generator's value is its exit code."""
     if situation.daemon:
         return _service([f"{situation.daemon} started", "Registered with the kubelet"])
@@ -47,7 +47,7 @@ def program(situation: Situation) -> Iterator[Step]:
     return _Interpreter(situation).command(argv, situation.env)
 
 
-def _image_default(situation: Situation) -> Iterator[Step]:
+def _image_default(situation: Situation) -> Run:
     name = situation.image.rsplit("/", 1)[-1].partition(":")[0].partition("@")[0]
     if any(known in name for known in _SERVERS):
         return _service([f"{name} is ready"])
@@ -56,21 +56,21 @@ def _image_default(situation: Situation) -> Iterator[Step]:
     return _unknown(situation, name)
 
 
-def _service(lines: Sequence[str]) -> Iterator[Step]:
+def _service(lines: Sequence[str]) -> Run:
     for position, line in enumerate(lines):
         yield 0.2 * (position + 1), line
     yield FOREVER, None
     return 0
 
 
-def _ends(seconds: float, lines: Sequence[str], code: int) -> Iterator[Step]:
+def _ends(seconds: float, lines: Sequence[str], code: int) -> Run:
     for line in lines:
         yield 0.0, line
     yield seconds, None
     return code
 
 
-def _unknown(situation: Situation, name: str) -> Iterator[Step]:
+def _unknown(situation: Situation, name: str) -> Run:
     if not situation.may_end:
         return _service([f"{name} started"])
     return _ends(_UNKNOWN_SECONDS, [f"{name} started"], 0)
@@ -81,7 +81,7 @@ class _Interpreter:
 
     def __init__(self, situation: Situation) -> None:
         self._situation = situation
-        self._known: dict[str, Callable[[Sequence[str], Mapping[str, str]], Iterator[Step]]] = {
+        self._known: dict[str, Callable[[Sequence[str], Mapping[str, str]], Run]] = {
             "sleep": self._sleep,
             "nvidia-smi": self._nvidia_smi,
             "env": self._env,
@@ -100,7 +100,7 @@ class _Interpreter:
             "tail": lambda words, env: _service([]),
         }
 
-    def command(self, argv: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def command(self, argv: Sequence[str], env: Mapping[str, str]) -> Run:
         """Run one command line that is split into words already."""
         name = PurePosixPath(argv[0]).name
         words = list(argv[1:])
@@ -112,7 +112,7 @@ class _Interpreter:
             return self._python(words)
         return _unknown(self._situation, name)
 
-    def _shell(self, words: list[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _shell(self, words: list[str], env: Mapping[str, str]) -> Run:
         for position, word in enumerate(words):
             if word.startswith("-") and "c" in word and position + 1 < len(words):
                 return Shell(env, self.command).run(words[position + 1])
@@ -120,13 +120,13 @@ class _Interpreter:
             return _ends(0.1, [], 0)
         return _unknown(self._situation, words[0])
 
-    def _sleep(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _sleep(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         seconds = sleep_seconds(words)
         if seconds is None:
             return _ends(0.0, [f"sleep: invalid time interval '{' '.join(words)}'"], 1)
         return _ends(seconds, [], 0)
 
-    def _nvidia_smi(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _nvidia_smi(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         if not self._situation.cards:
             yield 0.0, "nvidia-smi: command not found"
             return 127
@@ -137,24 +137,24 @@ class _Interpreter:
             yield 0.4, line
         return code
 
-    def _env(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _env(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         if words:
             return _ends(0.0, [env[word] for word in words if word in env], int(words[0] not in env))
         return _ends(0.0, [f"{name}={value}" for name, value in env.items()], 0)
 
-    def _printf(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _printf(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         text = " ".join(words).replace("\\n", "\n")
         return _ends(0.0, text.splitlines(), 0)
 
-    def _date(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _date(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         return _ends(0.0, [self._situation.started.strftime("%a %b %e %H:%M:%S UTC %Y")], 0)
 
-    def _seq(self, words: Sequence[str], env: Mapping[str, str]) -> Iterator[Step]:
+    def _seq(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         numbers = [int(word) for word in words if word.lstrip("-").isdigit()]
         first, last = (numbers[0], numbers[-1]) if len(numbers) > 1 else (1, numbers[0] if numbers else 0)
         return _ends(0.0, [str(number) for number in range(first, last + 1)], 0)
 
-    def _python(self, words: list[str]) -> Iterator[Step]:
+    def _python(self, words: list[str]) -> Run:
         if "-c" in words[:-1]:
             return self._python_code(words[words.index("-c") + 1])
         text = " ".join(words).lower()
@@ -162,7 +162,7 @@ class _Interpreter:
             return self._training(words)
         return _unknown(self._situation, PurePosixPath(words[0]).name if words else "python")
 
-    def _python_code(self, code: str) -> Iterator[Step]:
+    def _python_code(self, code: str) -> Run:
         at, exit_code = 0.1, 0
         for statement in code.replace("\n", ";").split(";"):
             words = statement.strip()
@@ -184,7 +184,7 @@ class _Interpreter:
         yield at, None
         return exit_code
 
-    def _training(self, words: Sequence[str]) -> Iterator[Step]:
+    def _training(self, words: Sequence[str]) -> Run:
         """Train: find the cards, print the accuracy every few steps, end after a while."""
         steps = _max_steps(words)
         for number, card in enumerate(self._situation.cards):

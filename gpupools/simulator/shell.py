@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 
 # One thing that happens: seconds since the start, and the line that is printed (None: only time passed).
 Step = tuple[float, str | None]
-# Runs one simple command: yields steps counted from its own start, returns its exit code.
-Command = Callable[[Sequence[str], Mapping[str, str]], Iterator[Step]]
+# Steps counted from the program's own start; the generator's value is the exit code.
+Run = Generator[Step, None, int]
+Command = Callable[[Sequence[str], Mapping[str, str]], Run]
 
 FOREVER = float("inf")
 _SYNTAX_ERROR = 2
@@ -54,7 +55,7 @@ class Shell:
         self._at = 0.0
         self._code = 0
 
-    def run(self, script: str) -> Iterator[Step]:
+    def run(self, script: str) -> Run:
         """Yield the script's steps; the generator's value is the exit code."""
         try:
             tokens = _tokens(script)
@@ -132,9 +133,9 @@ class Shell:
                 stages.append([])
             else:
                 stages[-1].append(piece)
-        words = [[word for piece in stage for word in self._split(piece)] for stage in stages]
-        first, *filters = [_without_redirects(stage) for stage in words]
-        quiet = any(_redirected(stage) for stage in words)
+        split = [[word for piece in stage for word in self._split(piece)] for stage in stages]
+        first, *filters = [_without_redirects(stage) for stage in split]
+        quiet = any(_redirected(stage) for stage in split)
         if not filters:
             for at, line in self._simple(first):
                 yield at, None if quiet else line
