@@ -52,7 +52,10 @@ def push_change_step(push: Push) -> Outcome:
 
 
 def _start(change: ModeChange) -> Outcome:
-    moved, _ = changes.what_moved(change)
+    with gateways.kubernetes_of(change.pool.cluster) as kubernetes:
+        # The cluster itself, not the picture: from here on it is written to.
+        seen = changefacts.look(change.pool, kubernetes)
+    moved = changes.what_moved(change, seen)
     if moved:
         return Done("The change has lapsed.", lambda: move(change, Move.LAPSE, SYSTEM, note=" ".join(moved)))
     return Again(0.0, write=lambda: move(change, Move.START, SYSTEM, started_at=timezone.now()))

@@ -129,7 +129,9 @@ def approve(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     if change.expires_at <= now:
         _expire(change)
         raise Conflict("This change has expired; ask for it again.", code="expired", change=change.pk)
-    moved, seen = what_moved(change)
+    change.pool.refresh_from_db()
+    seen = changefacts.see(change.pool)
+    moved = what_moved(change, seen)
     if moved:
         note = " ".join(moved)
         with transaction.atomic():
@@ -176,15 +178,12 @@ def _reason(reason: str, message: str) -> str:
     return reason.strip()
 
 
-def what_moved(change: ModeChange) -> tuple[list[str], Seen]:
-    """Compare the facts that a change was asked for on with those of now; return what moved, in sentences."""
-    pool = change.pool
-    pool.refresh_from_db()
-    seen = changefacts.see(pool)
-    facts = changefacts.facts(pool, seen, Mode(change.target_mode))
+def what_moved(change: ModeChange, seen: Seen) -> list[str]:
+    """Compare the facts that a change was asked for on with what is seen now; return what moved, in sentences."""
+    facts = changefacts.facts(change.pool, seen, Mode(change.target_mode))
     if plans.fingerprint(facts) == change.fingerprint:
-        return [], seen
-    return plans.moved(change.diff["facts"], facts) or ["Something about the pool moved."], seen
+        return []
+    return plans.moved(change.diff["facts"], facts) or ["Something about the pool moved."]
 
 
 def _write_steps(change: ModeChange, seen: Seen) -> None:
