@@ -397,7 +397,15 @@ def test_v34_a_taint_needs_a_toleration(toleration, fits):
 
 
 @pytest.mark.parametrize(
-    ("operator", "value", "fits"), [("Gt", "4", True), ("Gt", "5", False), ("Lt", "6", True), ("Lt", "x", False)]
+    ("operator", "value", "fits"),
+    [
+        ("Gt", "4", True),
+        ("Gt", "5", False),
+        ("Lt", "6", True),
+        ("Lt", "5", False),
+        ("Lt", "x", False),
+        ("Gt", "-5", True),
+    ],
 )
 def test_a_toleration_may_compare_whole_numbers(operator, value, fits):
     node = a_node(taints=(Taint("level", "5"),))
@@ -427,6 +435,8 @@ COUNT = "aliyun.accelerator/nvidia_count"
         pytest.param((term(IN_V100), term(IN_T4)), {}, True, id="V36-terms-are-or"),
         pytest.param((term(IN_T4),), {"zone": "a"}, False, id="V36-selector-and-affinity"),
         pytest.param((term((COUNT, "Lt", ("5",))),), {}, True, id="lt"),
+        pytest.param((term((COUNT, "Lt", ("4",))),), {}, False, id="lt-itself"),
+        pytest.param((term((COUNT, "Gt", ("-1",))),), {}, True, id="gt-a-negative-number"),
         pytest.param((term((COUNT, "Lt", ("x",))),), {}, False, id="lt-text"),
         pytest.param((term(IN_T4, IN_V100),), {}, False, id="expressions-are-and"),
         pytest.param((term(("zone", "NotIn", ("a",))),), {}, True, id="not-in-holds-for-a-missing-label"),
@@ -453,9 +463,12 @@ def test_names_in_affinity_shrink_the_nodes_before_any_filter():
     only = (term(fields=[("metadata.name", "In", ("b",))]),)
     nodes = [a_node("a"), a_node("b", unschedulable=True), a_node("c")]
     assert see(an_ask(mem=4, required_terms=only), nodes[0], a_node("b")).chosen == "b"
-    assert reason_of(see(an_ask(mem=4, required_terms=only), *nodes)) == (
-        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."
+    assert see(an_ask(mem=4, required_terms=only), *nodes).message == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
+        f"no new claims to deallocate, preemption: 0/3 nodes are available: 3 {HOPELESS}."
     )
+    others = (term(fields=[("metadata.name", "NotIn", ("a",))]),)
+    assert see(an_ask(mem=4, required_terms=others), *nodes).chosen == "c"
     both = (term(fields=[("metadata.name", "In", ("a",)), ("metadata.name", "In", ("b",))]),)
     assert see(an_ask(mem=4, required_terms=both), *nodes).prefilter == "pod affinity terms conflict"
 
@@ -502,6 +515,31 @@ def test_reasons_are_sorted_as_text_so_that_ten_stands_before_two():
         "0/12 nodes are available: 10 Insufficient nvidia.com/gpu, 2 node(s) were unschedulable. no new claims to "
         f"deallocate, preemption: 0/12 nodes are available: 10 {VICTIMS}, 2 {HOPELESS}."
     )
+
+
+def test_a_node_that_the_pod_does_not_name_cannot_be_helped():
+    assert see(an_ask(mem=4, node_name="n2"), a_node()).message.endswith(f"1 {HOPELESS}.")
+
+
+def test_a_node_counts_its_pods():
+    pods = [a_pod("a"), a_pod("b")]
+    assert see(an_ask(mem=4), a_node(resources={"pods": 3}), pods=pods).chosen == "n1"
+    (rejection,) = see(an_ask(mem=4), a_node(resources={"pods": 2}), pods=pods).verdicts[0].rejections
+    assert (rejection.reason, rejection.resource, rejection.asked, rejection.free) == ("Too many pods", "pods", 1, 0)
+    (rejection,) = see(an_ask(mem=4), a_node(resources={"pods": 1}), pods=pods).verdicts[0].rejections
+    assert rejection.free == 0
+
+
+def test_a_card_can_be_filled_to_its_last_per_cent():
+    node = a_node(mode="core_mem", cards=1)
+    pods = [a_pod("a", mem=10, core=70, at={0: 10}, core_at={0: 70})]
+    assert see(an_ask(mem=5, core=30), node, pods=pods).chosen == "n1"
+    assert see(an_ask(mem=5, core=30), node, pods=pods).verdicts[0].score == 100
+
+
+def test_labels_of_other_schedulers_mean_nothing_without_a_gang():
+    ask = an_ask(topology=1, labels={"gputopology.alibabacloud.com/ttl": "9"})
+    assert see(ask, a_node(mode="topology")).chosen == "n1"
 
 
 def test_no_node_at_all():
@@ -700,6 +738,8 @@ def test_the_score_of_a_pod_without_cards_is_the_mean_of_free_cpu_and_memory_in_
     pods = [a_pod(cpu=1000)]
     assert see(an_ask(container(cpu=1000, memory=100)), node, pods=pods).verdicts[0].score == (33 + 90) // 2
     assert see(an_ask(container(cpu=2000, memory=100)), node, pods=pods).verdicts[0].score == (0 + 90) // 2
+    half = a_node(mode="", resources={"cpu": 2000, "memory": 2000})
+    assert see(an_ask(container(cpu=1000, memory=1000)), half).verdicts[0].score == 50
     assert see(an_ask(), a_node(mode="", resources={"cpu": 0, "memory": 0})).verdicts[0].score == 0
 
 
