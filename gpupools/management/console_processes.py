@@ -24,6 +24,7 @@ class Ground:
     port: int
     redis_url: str
     fleet: str
+    speed: float
     environment: Mapping[str, str]
 
     @property
@@ -64,10 +65,11 @@ def cluster(ground: Ground) -> Child:
     """The embedded cluster: Kubernetes and ACK APIs on loopback."""
     folder = ground.cluster_folder
     ready_file = folder / "ready.json"
-    state = str(folder / "state.json")
+    options = ["--fleet", ground.fleet, "--speed", str(ground.speed)]
+    options += ["--dir", str(folder), "--state", str(folder / "state.json")]
     return Child(
         name="cluster",
-        command=ground.command("runsimulator", "--fleet", ground.fleet, "--dir", str(folder), "--state", state),
+        command=ground.command("runsimulator", *options),
         environment=ground.environment,
         log=ground.log("cluster"),
         # The file of an earlier run carries another process id.

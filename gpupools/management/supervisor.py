@@ -25,7 +25,10 @@ ONCE_SECONDS = 120
 
 
 class Supervisor:
-    """A console on one data folder. `port=0` takes a free one; `env` is laid over our environment."""
+    """A console on one data folder. `port=0` takes a free one; `env` is laid over our environment.
+
+    `speed` is how many times faster than ours the embedded cluster's clock runs.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Supervisor:
         *,
         simulator: bool = True,
         fleet: str = "demo",
+        speed: float = 1.0,
         host: str = parts.LOOPBACK,
         env: Mapping[str, str] | None = None,
         say: Callable[[str], None] = lambda line: None,
@@ -45,6 +49,7 @@ class Supervisor:
         self.failure: StartFailed | None = None
         self._simulator = simulator
         self._fleet = fleet
+        self._speed = speed
         self._environment = {**os.environ, **(env or {})}
         self._broker_port = 0
         self._lock = DataLock(self.data_dir)
@@ -136,6 +141,7 @@ class Supervisor:
             port=self.port,
             redis_url=self.redis_url,
             fleet=self._fleet,
+            speed=self._speed,
             environment=self._environment,
         )
 

@@ -17,6 +17,8 @@ from gpupools.management.touring.ground import SETTLE_SECONDS, Ground
 from gpupools.management.touring.report import Failed, Report
 
 OWN, GIVEN = "embedded", "tour"
+# The embedded cluster's clock: a training Job of a minute need not take one.
+SPEED = 5.0
 
 
 class Command(BaseCommand):
@@ -57,14 +59,14 @@ class Command(BaseCommand):
             folder = options["data_dir"] if isinstance(options["data_dir"], Path) else Path(scratch) / "data"
             # Rows and broker of its own: those that the environment names are somebody's console.
             env = {"GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS": "true", "DATABASE_URL": "", "REDIS_URL": ""}
-            supervisor = Supervisor(folder, 0, simulator=path is None, env=env, say=self._say)
+            supervisor = Supervisor(folder, 0, simulator=path is None, speed=SPEED, env=env, say=self._say)
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+                signal.signal(number, _interrupt)
             try:
                 self._tour(supervisor, report, given=given, context=context, names=names)
             finally:
                 supervisor.stop()
-        self.stdout.write(report.as_text())
+                self.stdout.write(report.as_text())
         if report.failed:
             sys.exit(1)
 
@@ -121,3 +123,8 @@ class Command(BaseCommand):
 
     def _say(self, line: str) -> None:
         self.stderr.write(line)
+
+
+def _interrupt(*_: object) -> None:
+    """End at the next point where Python looks: steps and report are still written."""
+    raise KeyboardInterrupt

@@ -25,8 +25,9 @@ PAUSE_SECONDS = 0.3
 class Refusal(Exception):
     """The console answered no: a problem document."""
 
-    def __init__(self, status: int, body: Mapping[str, Any]) -> None:
+    def __init__(self, status: int, body: Mapping[str, Any], *, resent: bool = False) -> None:
         self.status = status
+        self.resent = resent
         self.code = str(body.get("code", ""))
         self.detail = str(body.get("detail", ""))
         self.errors = list(body.get("errors", []))
@@ -73,9 +74,21 @@ class Client:
         """GET below /api/v1/; raises Refusal or NoAnswer."""
         return self._patiently("GET", path + (f"?{urllib.parse.urlencode(query)}" if query else ""), None)
 
-    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """POST below /api/v1/ once, however often it must be sent; raises Refusal or NoAnswer."""
-        return self._patiently("POST", path, body or {})
+    def post(
+        self, path: str, body: Mapping[str, Any] | None = None, *, landed: Callable[[], Any] = lambda: None
+    ) -> Any:
+        """POST below /api/v1/ once, however often it must be sent; raises Refusal or NoAnswer.
+
+        A process that is killed between its commit and its answer leaves a key without an answer: the repeated
+        request is then refused, since its work is done. ``landed`` looks for that work; None means not there.
+        """
+        try:
+            return self._patiently("POST", path, body or {})
+        except Refusal as refusal:
+            found = landed() if refusal.resent else None
+            if found is None:
+                raise
+            return found
 
     def rows(self, path: str, **query: str) -> Iterator[Any]:
         """Go through every page of a list."""
@@ -93,17 +106,19 @@ class Client:
             headers |= {"Content-Type": "application/json", "Idempotency-Key": uuid.uuid4().hex}
             data = json.dumps(body).encode()
         deadline = time.monotonic() + PATIENCE_SECONDS
+        resent = False
         while True:
             try:
                 status, text = self._send(method, f"/api/v1/{path}", headers, data)
             except (OSError, http.client.HTTPException) as error:
+                resent = True
                 if time.monotonic() > deadline:
                     raise NoAnswer(f"The console does not answer: {type(error).__name__}.") from error
                 time.sleep(PAUSE_SECONDS)
                 continue
             if status < 400:
                 return _json(text) if text else None
-            refusal = Refusal(status, _json(text))
+            refusal = Refusal(status, _json(text), resent=resent)
             again = status in {502, 503} or refusal.code == "still-running"
             if not again or time.monotonic() > deadline:
                 raise refusal

@@ -88,16 +88,20 @@ class Ground:
             raise Skipped(f"pool {pool} has no verified node")
         return self.nodes[pool]
 
+    def pushed(self, target: str) -> Any:
+        """Return the newest push to a target, None without any."""
+        return next(self.admin.rows("pushes/", cluster__name=self.cluster, target=target), None)
+
     def submit(self, yaml: str, *, template: str = "") -> dict[str, Any]:
         """Submit a manifest and wait until the cluster has taken it."""
         body = {"cluster": self.cluster, "yaml": yaml, "template": template}
-        try:
-            made = self.operator.post("submissions/", body)
-        except Refusal as refusal:
-            # The answer to an earlier try was lost with the process that gave it.
-            if refusal.code != "busy" and "way" not in refusal.detail:
-                raise
-            made = next(self.operator.rows("submissions/", cluster__name=self.cluster))
+        newest = max((row["id"] for row in self.operator.get("submissions/")["results"]), default=0)
+
+        def landed() -> Any:
+            rows = self.operator.rows("submissions/", cluster__name=self.cluster)
+            return next((row for row in rows if row["id"] > newest), None)
+
+        made = self.operator.post("submissions/", body, landed=landed)
         self.submissions.append(made["id"])
         held, seen = wait_for(
             lambda: self.operator.get(f"submissions/{made['id']}/"),
@@ -148,7 +152,12 @@ class Ground:
         row = self.operator.get(f"submissions/{submission}/")
         if row["state"] != "submitted":
             return
-        self.operator.post(f"submissions/{submission}/delete/")
+        self.operator.post(
+            f"submissions/{submission}/delete/",
+            landed=lambda: (
+                row if (row := self.operator.get(f"submissions/{submission}/"))["state"] != "submitted" else None
+            ),
+        )
         held, seen = wait_for(
             lambda: self.operator.get(f"submissions/{submission}/"),
             seconds=SETTLE_SECONDS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gpupools.management.touring.client import Refusal, wait_for
+from gpupools.management.touring.client import Client, Refusal, wait_for
 from gpupools.management.touring.ground import POOL_SECONDS, POOLS, SETTLE_SECONDS, Ground, PoolWish
 from gpupools.management.touring.report import Failed, Skipped
 
@@ -23,6 +23,7 @@ def install_components(ground: Ground) -> None:
                 ground.admin.post(
                     f"clusters/{ground.cluster}/components/{name}/install/",
                     {} if ground.own_machines else {"image_prefix": IMAGE_PREFIX},
+                    landed=lambda name=name: ground.pushed(f"component:{name}"),  # type: ignore[misc]  # bound now
                 )
                 ground.installed.append(name)
             held, row = wait_for(
@@ -42,27 +43,39 @@ def _component(ground: Ground, name: str) -> dict[str, Any]:
 
 
 def make_pools(ground: Ground) -> None:
-    """Make the pools, each of one node; over existing nodes a mode change goes through a second person."""
+    """Make the pools, each of one node; over existing nodes a mode change goes through a second person.
+
+    All are asked for before the first is waited for: they come up side by side.
+    """
+    asked: dict[str, dict[str, Any] | Skipped | Refusal] = {}
     for position, wish in enumerate(POOLS):
-        with ground.report.step(f"pool {wish.name}") as step:
-            if not ground.own_machines and position >= len(ground.named_nodes):
-                raise Skipped(f"only {len(ground.named_nodes)} nodes were named, this pool needs one more")
-            pool = _create(ground, wish, position)
+        if not ground.own_machines and position >= len(ground.named_nodes):
+            asked[wish.name] = Skipped(f"only {len(ground.named_nodes)} nodes were named, this pool needs one more")
+            continue
+        try:
+            pool = asked[wish.name] = _create(ground, wish, position)
             ground.pools[wish.name] = pool["id"]
             if pool["open_change"]:
-                step.detail = _approve_and_wait(ground, pool["open_change"])
-            held, pool = wait_for(
-                lambda pool=pool: ground.operator.get(f"node-pools/{pool['id']}/"),  # type: ignore[misc]  # as above
-                seconds=POOL_SECONDS,
-                what=lambda row: row["state"] in {"active", "failed"} and row["seen"].get("total_nodes", 0) >= 1,
-            )
-            if not held or pool["state"] != "active":
-                raise Failed(
-                    f"pool is {pool['state']} with {pool['seen'].get('total_nodes', 0)} nodes: {pool['error']}"
-                )
-            step.detail = "; ".join(
-                part for part in (step.detail, f"mode {pool['mode']}, state {pool['state']}") if part
-            )
+                _approve(ground, pool["open_change"])
+        except Refusal as refusal:
+            asked[wish.name] = refusal
+    for name, pool in asked.items():
+        with ground.report.step(f"pool {name}") as step:
+            if isinstance(pool, Exception):
+                raise pool
+            step.detail = _wait_pool(ground, pool)
+
+
+def _wait_pool(ground: Ground, pool: dict[str, Any]) -> str:
+    said = f"{_wait_change(ground, pool['open_change'])}; " if pool["open_change"] else ""
+    held, row = wait_for(
+        lambda: ground.operator.get(f"node-pools/{pool['id']}/"),
+        seconds=POOL_SECONDS,
+        what=lambda row: row["state"] == "failed" or (row["state"] == "active" and row["seen"].get("total_nodes")),
+    )
+    if not held or row["state"] != "active":
+        raise Failed(f"pool is {row['state']} with {row['seen'].get('total_nodes', 0)} nodes: {row['error']}")
+    return f"{said}mode {row['mode']}, state {row['state']}"
 
 
 def _create(ground: Ground, wish: PoolWish, position: int) -> dict[str, Any]:
@@ -72,19 +85,23 @@ def _create(ground: Ground, wish: PoolWish, position: int) -> dict[str, Any]:
         body |= {"instance_types": [wish.instance_type], "desired_size": 1}
     else:
         body |= {"node_names": [ground.named_nodes[position]], "reason": "Tour: a pool of one mode over a named node."}
-    try:
-        return dict(ground.operator.post("node-pools/", body))
-    except Refusal as refusal:
-        # The answer to an earlier try was lost with the process that gave it: the pool is there.
-        if not any(error.get("code") == "taken" for error in refusal.errors) and refusal.code != "taken":
-            raise
-        return dict(next(ground.operator.rows("node-pools/", cluster__name=ground.cluster, name=wish.name)))
+
+    def landed() -> Any:
+        return next(ground.operator.rows("node-pools/", cluster__name=ground.cluster, name=wish.name), None)
+
+    return dict(ground.operator.post("node-pools/", body, landed=landed))
 
 
-def _approve_and_wait(ground: Ground, change: int) -> str:
-    state = ground.operator.get(f"mode-changes/{change}/")["state"]
-    if state == "pending":
-        ground.admin.post(f"mode-changes/{change}/approve/", {"reason": "Tour: approved by a second person."})
+def _approve(ground: Ground, change: int) -> None:
+    def landed() -> Any:
+        row = ground.admin.get(f"mode-changes/{change}/")
+        return row if row["decided_at"] else None
+
+    body = {"reason": "Tour: approved by a second person."}
+    ground.admin.post(f"mode-changes/{change}/approve/", body, landed=landed)
+
+
+def _wait_change(ground: Ground, change: int) -> str:
     final = {"applied", "failed", "paused", "lapsed", "rejected", "expired", "withdrawn", "abandoned"}
     held, row = wait_for(
         lambda: ground.operator.get(f"mode-changes/{change}/"),
@@ -135,7 +152,7 @@ def change_mode(ground: Ground) -> None:
     """Switch the share pool to cgpu: nobody approves their own request, a second person does, a worker does it."""
     with ground.report.step("mode change: refused to its own approver"):
         pool = _pool_to_change(ground)
-        asked = ground.admin.post("mode-changes/", _request(pool, "Tour: asked for by an administrator."))
+        asked = _ask(ground, ground.admin, pool, "Tour: asked for by an administrator.")
         try:
             ground.admin.post(f"mode-changes/{asked['id']}/approve/", {"reason": "Tour: I approve my own request."})
         except Refusal as refusal:
@@ -143,11 +160,16 @@ def change_mode(ground: Ground) -> None:
                 raise Failed(f"refused for another reason: {refusal}") from refusal
         else:
             raise Failed("the console let a person approve their own request")
-        ground.admin.post(f"mode-changes/{asked['id']}/withdraw/")
+        path = f"mode-changes/{asked['id']}/"
+        ground.admin.post(
+            f"{path}withdraw/",
+            landed=lambda: row if (row := ground.admin.get(path))["state"] == "withdrawn" else None,
+        )
     with ground.report.step("mode change: asked for, approved by another, carried out") as step:
         pool = _pool_to_change(ground)
-        asked = ground.operator.post("mode-changes/", _request(pool, "Tour: isolate memory."))
-        step.detail = _approve_and_wait(ground, asked["id"])
+        asked = _ask(ground, ground.operator, pool, "Tour: isolate memory.")
+        _approve(ground, asked["id"])
+        step.detail = _wait_change(ground, asked["id"])
     with ground.report.step("mode change: verified") as step:
         if not ground.report.passed("mode change: asked for, approved by another, carried out"):
             raise Skipped("the change was not carried out")
@@ -167,5 +189,9 @@ def _pool_to_change(ground: Ground) -> int:
     return ground.pools["tour-share"]
 
 
-def _request(pool: int, reason: str) -> dict[str, Any]:
-    return {"pool": pool, "target_mode": "cgpu", "target_policy": "binpack", "holders": "wait", "reason": reason}
+def _ask(ground: Ground, who: Client, pool: int, reason: str) -> dict[str, Any]:
+    def landed() -> Any:
+        return next(who.rows("mode-changes/", pool=str(pool), state="pending"), None)
+
+    body = {"pool": pool, "target_mode": "cgpu", "target_policy": "binpack", "holders": "wait", "reason": reason}
+    return dict(who.post("mode-changes/", body, landed=landed))
