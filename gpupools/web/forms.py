@@ -90,7 +90,9 @@ class RowsWidget(forms.Widget):
 
     def value_from_datadict(self, data: QueryDict | Mapping[str, Any], files: Any, name: str) -> list[tuple[str, ...]]:
         lists = [data.getlist(f"{name}_{column}") if isinstance(data, QueryDict) else [] for column in self.columns]
-        return [tuple(part.strip() for part in row) for row in zip(*lists, strict=False) if row[0].strip() or row[1].strip()]
+        return [
+            tuple(part.strip() for part in row) for row in zip(*lists, strict=False) if row[0].strip() or row[1].strip()
+        ]
 
     def value_omitted_from_data(self, data: Any, files: Any, name: str) -> bool:
         return f"{name}_{self.columns[0]}" not in data

@@ -112,9 +112,7 @@ def slots(row: Row) -> Slots:
             taken.append(None if holding is None else (holding, "ab"[order[holding["uid"]] % 2]))
     else:
         taken = [
-            (holding, "ab"[place % 2])
-            for place, holding in enumerate(row["holdings"])
-            for _ in range(holding["cards"])
+            (holding, "ab"[place % 2]) for place, holding in enumerate(row["holdings"]) for _ in range(holding["cards"])
         ]
     taken += [None] * (total - len(taken))
     segments = tuple(

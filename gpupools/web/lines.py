@@ -128,7 +128,9 @@ def node_lines(actor: Actor, cluster: Cluster, listing: nodes.Listing) -> list[N
     ]
 
 
-def pool_lines(pools: Iterable[NodePool], cluster: Cluster, lines: Iterable[NodeLine], *, known: bool) -> list[PoolLine]:
+def pool_lines(
+    pools: Iterable[NodePool], cluster: Cluster, lines: Iterable[NodeLine], *, known: bool
+) -> list[PoolLine]:
     """Put pools beside their nodes."""
     by_pool: dict[int, list[NodeLine]] = {}
     for line in lines:

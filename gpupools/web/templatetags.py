@@ -24,8 +24,10 @@ def icon(name: str, extra: str = "") -> SafeString:
     """Draw a symbol of the sprite; it is decoration, the word beside it speaks."""
     return format_html(
         '<svg class="i {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-        extra, static("icons/sprite.svg"), name,
-    )  # fmt: skip
+        extra,
+        static("icons/sprite.svg"),
+        name,
+    )
 
 
 @register.simple_tag
@@ -33,7 +35,9 @@ def state(kind: str, value: object, extra: str = "") -> SafeString:
     """Show a state as icon and word."""
     found = words.sign(kind, value)
     spin = "spin" if found.icon == "loader-2" else ""
-    return format_html('<span class="state tone-{} {}">{}{}</span>', found.tone, extra, icon(found.icon, spin), found.word)
+    return format_html(
+        '<span class="state tone-{} {}">{}{}</span>', found.tone, extra, icon(found.icon, spin), found.word
+    )
 
 
 @register.simple_tag
@@ -43,8 +47,11 @@ def state_icon(kind: str, value: object) -> SafeString:
     spin = "spin" if found.icon == "loader-2" else ""
     return format_html(
         '<span class="tone-{}" title="{}">{}<span class="visually-hidden">{}</span></span>',
-        found.tone, found.word, icon(found.icon, spin), found.word,
-    )  # fmt: skip
+        found.tone,
+        found.word,
+        icon(found.icon, spin),
+        found.word,
+    )
 
 
 @register.simple_tag
@@ -68,8 +75,10 @@ def ago(value: datetime | str | float | None, reason: object = "") -> SafeString
         return unknown(reason or _("Never seen"))
     return format_html(
         '<time datetime="{}" data-ago title="{}">{}</time>',
-        moment.isoformat(), moment.strftime("%Y-%m-%d %H:%M:%S UTC"), age(moment, timezone.now()),
-    )  # fmt: skip
+        moment.isoformat(),
+        moment.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        age(moment, timezone.now()),
+    )
 
 
 def instant(value: datetime | str | float | None) -> datetime | None:
@@ -117,8 +126,11 @@ def mode(value: object, policy: object = "", short: str = "") -> SafeString:
     name = "" if short else format_html("<span>{}{}</span>", facts.mode.value, detail)
     return format_html(
         '<span class="mode mode-{}" title="{}"><span class="mode-code">{}</span>{}</span>',
-        facts.mode.value, facts.title, facts.code, name,
-    )  # fmt: skip
+        facts.mode.value,
+        facts.title,
+        facts.code,
+        name,
+    )
 
 
 @register.filter
@@ -166,14 +178,18 @@ def node_glyphs(row: Mapping[str, Any], href: str = "") -> SafeString:
         drawn = [_linked(card_glyph(gpu, row["mode"]), gpu["index"], row["mode"], href) for gpu in row["gpus"]]
     else:
         drawn = [_linked(slots_glyph(row), -1, row["mode"], href)]
-    return format_html('<span class="glyphs">{}{}</span>', format_html_join("", "{}", ((d,) for d in drawn)), extras(row))
+    return format_html(
+        '<span class="glyphs">{}{}</span>', format_html_join("", "{}", ((d,) for d in drawn)), extras(row)
+    )
 
 
 def _linked(drawing: SafeString, index: int, row_mode: str | None, href: str) -> SafeString:
     css = f"card-glyph mode-{row_mode or 'unknown'}"
     if not href:
         return format_html('<span class="{}">{}</span>', css, drawing)
-    return format_html('<a class="{}" href="{}#card-{}" data-card="{}">{}</a>', css, href, max(index, 0), index, drawing)
+    return format_html(
+        '<a class="{}" href="{}#card-{}" data-card="{}">{}</a>', css, href, max(index, 0), index, drawing
+    )
 
 
 @register.simple_tag
@@ -203,9 +219,15 @@ def card_glyph(gpu: Mapping[str, Any], row_mode: str | None, wide: str = "") -> 
     return format_html(
         '<svg class="glyph bar {}" width="{}" height="16" viewBox="0 0 {} 16" preserveAspectRatio="none" role="img"'
         ' aria-label="{}"><title>{}</title>{}</svg><span class="count-text">{}/{}</span>',
-        flags, glyphs.WIDTH, glyphs.WIDTH, text, text, format_html_join("", "{}", ((p,) for p in parts)),
-        drawn.used, drawn.total,
-    )  # fmt: skip
+        flags,
+        glyphs.WIDTH,
+        glyphs.WIDTH,
+        text,
+        text,
+        format_html_join("", "{}", ((p,) for p in parts)),
+        drawn.used,
+        drawn.total,
+    )
 
 
 @register.simple_tag
@@ -227,9 +249,15 @@ def slots_glyph(row: Mapping[str, Any]) -> SafeString:
     return format_html(
         '<svg class="glyph slots {}" width="{}" height="16" viewBox="0 0 {} 16" role="img" aria-label="{}">'
         '<title>{}</title>{}</svg><span class="count-text">{}/{}</span>',
-        "is-over" if drawn.limit_x is not None else "", drawn.width, drawn.width, text, text,
-        format_html_join("", "{}", ((p,) for p in parts)), drawn.used, drawn.total,
-    )  # fmt: skip
+        "is-over" if drawn.limit_x is not None else "",
+        drawn.width,
+        drawn.width,
+        text,
+        text,
+        format_html_join("", "{}", ((p,) for p in parts)),
+        drawn.used,
+        drawn.total,
+    )
 
 
 def _segment(segment: glyphs.Segment, css: str, y: int, height: int) -> SafeString:
@@ -254,8 +282,11 @@ def extras(row: Mapping[str, Any]) -> SafeString:
 
 def _extra(pattern: str, tone: str, text: str) -> SafeString:
     return format_html(
-        '<span class="extra {}"><svg class="glyph mode-unknown" width="14" height="12" aria-hidden="true"><rect class="{}" '
-        'width="14" height="12"/><rect width="14" height="12" fill="url(#{})"/><rect class="frame" width="14" '
+        '<span class="extra {}"><svg class="glyph mode-unknown" width="14" height="12" aria-hidden="true">'
+        '<rect class="{}" width="14" height="12"/><rect width="14" height="12" fill="url(#{})"/><rect class="frame" width="14" '
         'height="12"/></svg>{}</span>',
-        tone, "held" if pattern == "hatch" else "track", pattern, text,
-    )  # fmt: skip
+        tone,
+        "held" if pattern == "hatch" else "track",
+        pattern,
+        text,
+    )

@@ -71,11 +71,14 @@ def lab(db: None, empty_redis: object) -> Lab:
     cluster = a_cluster("lab")
     pools = {
         mode: a_pool(
-            cluster, mode.replace("_", "-"), mode=mode, policy="" if mode in {"exclusive", "topology"} else "binpack",
+            cluster,
+            mode.replace("_", "-"),
+            mode=mode,
+            policy="" if mode in {"exclusive", "topology"} else "binpack",
             node_names=[f"n-{mode}"],
         )
         for mode in ("exclusive", "cgpu", "core_mem", "share", "mps", "topology")
-    }  # fmt: skip
+    }
     for component in ("ack-ai-installer", "ack-mps-control", "ack-nvidia-device-plugin"):
         a_component(cluster, component)
     pods = [

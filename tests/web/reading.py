@@ -47,7 +47,8 @@ class Page(HTMLParser):
         return [
             attrs
             for name, attrs in self.elements
-            if name == tag and all(attrs.get(key.rstrip("_").replace("_", "-")) == value for key, value in wanted.items())
+            if name == tag
+            and all(attrs.get(key.rstrip("_").replace("_", "-")) == value for key, value in wanted.items())
         ]
 
     def value_of(self, name: str) -> str | None:

@@ -18,15 +18,26 @@ pytestmark = pytest.mark.django_db
 
 GLOBAL = ["/clusters/", "/approvals/", "/audit/", "/tokens/", "/api/"]
 OF_A_CLUSTER = [
-    "/c/lab/node-pools/", "/c/lab/node-pools/cgpu/", "/c/lab/nodes/", "/c/lab/nodes/n-cgpu/", "/c/lab/nodes/n-plain/",
-    "/c/lab/nodes/n-exclusive/", "/c/lab/ai-suite/", "/c/lab/jobs/", "/c/lab/create-job/", "/c/lab/pods/",
+    "/c/lab/node-pools/",
+    "/c/lab/node-pools/cgpu/",
+    "/c/lab/nodes/",
+    "/c/lab/nodes/n-cgpu/",
+    "/c/lab/nodes/n-plain/",
+    "/c/lab/nodes/n-exclusive/",
+    "/c/lab/ai-suite/",
+    "/c/lab/jobs/",
+    "/c/lab/create-job/",
+    "/c/lab/pods/",
     "/c/lab/dashboard/",
-]  # fmt: skip
+]
 OF_OPERATORS = [
-    "/c/lab/create-node-pool/", "/c/lab/node-pools/cgpu/change-mode/", "/c/lab/node-pools/cgpu/delete/",
+    "/c/lab/create-node-pool/",
+    "/c/lab/node-pools/cgpu/change-mode/",
+    "/c/lab/node-pools/cgpu/delete/",
     "/c/lab/node-pools/cgpu/change-mode/?target_mode=share&target_policy=spread&holders=evict",
-    "/c/lab/ai-suite/ack-mps-control/install/", "/c/lab/ai-suite/ack-mps-control/uninstall/",
-]  # fmt: skip
+    "/c/lab/ai-suite/ack-mps-control/install/",
+    "/c/lab/ai-suite/ack-mps-control/uninstall/",
+]
 OF_ADMINS = ["/clusters/connect/", "/c/lab/credentials/", "/c/lab/disconnect/", "/users/"]
 EVERY = [*GLOBAL, *OF_A_CLUSTER, *OF_OPERATORS, *OF_ADMINS]
 

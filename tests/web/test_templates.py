@@ -18,9 +18,16 @@ SCRIPTS = sorted((ROOT / "static/js").glob("*.js"))
 COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 # Names of things that are the same in every language.
 NAMES = {
-    "GPU", "EX", "MiB", "OpenAPI 3", "Authorization: Bearer …", "ack.node.gpu.schedule", "ack.node.gpu.placement", "curl",
+    "GPU",
+    "EX",
+    "MiB",
+    "OpenAPI 3",
+    "Authorization: Bearer …",
+    "ack.node.gpu.schedule",
+    "ack.node.gpu.placement",
+    "curl",
     "UTC",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
@@ -50,7 +57,12 @@ def test_every_word_of_a_template_can_be_translated(path: Path) -> None:
 def test_the_script_says_only_what_the_server_translates() -> None:
     known = set(words.for_script())
     literal = {key for path in SCRIPTS for key in re.findall(r'\bsay\(\s*"([^"$]+)"', path.read_text())}
-    literal |= {f"{key}.{n}" for path in SCRIPTS for key in re.findall(r'\bcounted\("([^"]+)"', path.read_text()) for n in ("one", "many")}
+    literal |= {
+        f"{key}.{n}"
+        for path in SCRIPTS
+        for key in re.findall(r'\bcounted\("([^"]+)"', path.read_text())
+        for n in ("one", "many")
+    }
     assert literal <= known
     assert literal, "the search itself is broken"
 
@@ -58,7 +70,9 @@ def test_the_script_says_only_what_the_server_translates() -> None:
 def test_scripts_keep_to_what_the_policy_allows() -> None:
     for path in SCRIPTS:
         text = path.read_text()
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\.style\b", text), path
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|\.style\b", text
+        ), path
 
 
 @pytest.mark.parametrize(
@@ -106,5 +120,9 @@ def test_colours_of_text_reach_aa_on_their_ground(theme: str) -> None:
     pairs += [("ink", f"{soft}-soft") for soft in ("ok", "warn", "bad", "accent")]
     pairs += [("mode-ink", f"mode-{code}") for code in ("ex", "cg", "cm", "sh", "mp", "tp", "other")]
     pairs += [("accent-ink", "accent"), ("accent-ink", "accent-strong"), ("mode-ink", "bad")]
-    poor = {pair: round(_contrast(token[pair[0]], token[pair[1]]), 2) for pair in pairs if _contrast(token[pair[0]], token[pair[1]]) < 4.5}
+    poor = {
+        pair: round(_contrast(token[pair[0]], token[pair[1]]), 2)
+        for pair in pairs
+        if _contrast(token[pair[0]], token[pair[1]]) < 4.5
+    }
     assert not poor

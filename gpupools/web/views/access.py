@@ -24,17 +24,26 @@ from gpupools.web.paging import page_of
 from gpupools.web.shell import show
 
 ROWS_PER_PAGE = 50
-LIFETIMES = (("30", gettext_lazy("30 days")), ("90", gettext_lazy("90 days")), ("365", gettext_lazy("1 year")), ("", gettext_lazy("Never")))
+LIFETIMES = (
+    ("30", gettext_lazy("30 days")),
+    ("90", gettext_lazy("90 days")),
+    ("365", gettext_lazy("1 year")),
+    ("", gettext_lazy("Never")),
+)
 
 
 class TokenForm(ConsoleForm):
     """A key for automation."""
 
-    name = forms.CharField(label=gettext_lazy("Name"), max_length=100, help_text=gettext_lazy("What uses it, for instance ci-pipeline."))
+    name = forms.CharField(
+        label=gettext_lazy("Name"), max_length=100, help_text=gettext_lazy("What uses it, for instance ci-pipeline.")
+    )
     role = forms.ChoiceField(
-        label=gettext_lazy("Role"), choices=Role.choices, initial=Role.VIEWER,
+        label=gettext_lazy("Role"),
+        choices=Role.choices,
+        initial=Role.VIEWER,
         help_text=gettext_lazy("A cap: the token never may more than you may."),
-    )  # fmt: skip
+    )
     lifetime = forms.ChoiceField(label=gettext_lazy("Expires after"), choices=LIFETIMES, initial="90", required=False)
 
     def expires_at(self) -> datetime | None:
@@ -55,9 +64,17 @@ class GrantForm(ConsoleForm):
     user = forms.ModelChoiceField(label=gettext_lazy("User"), queryset=User.objects.none())
     role = forms.ChoiceField(label=gettext_lazy("Role"), choices=Role.choices)
     cluster = forms.ModelChoiceField(
-        label=gettext_lazy("Cluster"), queryset=Cluster.objects.none(), required=False, empty_label=gettext_lazy("Every cluster")
+        label=gettext_lazy("Cluster"),
+        queryset=Cluster.objects.none(),
+        required=False,
+        empty_label=gettext_lazy("Every cluster"),
     )
-    namespace = forms.CharField(label=gettext_lazy("Namespace"), required=False, max_length=63, help_text=gettext_lazy("Empty: every namespace."))
+    namespace = forms.CharField(
+        label=gettext_lazy("Namespace"),
+        required=False,
+        max_length=63,
+        help_text=gettext_lazy("Empty: every namespace."),
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -109,15 +126,18 @@ def people(request: HttpRequest) -> HttpResponse:
     if action == "create":
         made = attempt(user_form, lambda: users.create_user(actor, **user_form.cleaned_data))
         user_form = UserForm() if made else user_form
-    if action == "grant":
-        if attempt(grant_form, lambda: users.grant(actor, grant_form.cleaned_data.pop("user"), **grant_form.cleaned_data)):
-            messages.success(request, _("The role is granted."))
-            return redirect("web:users")
+    if action == "grant" and attempt(grant_form, lambda: users.grant(actor, **grant_form.cleaned_data)):
+        messages.success(request, _("The role is granted."))
+        return redirect("web:users")
     every = User.objects.prefetch_related("grants__cluster").order_by("username")
     context = {
-        "nav": "users", "people": every, "user_form": user_form, "grant_form": grant_form,
-        "made": made[0] if made else None, "password": made[1] if made else "",
-    }  # fmt: skip
+        "nav": "users",
+        "people": every,
+        "user_form": user_form,
+        "grant_form": grant_form,
+        "made": made[0] if made else None,
+        "password": made[1] if made else "",
+    }
     return show(request, "users.html", context, status=max(status_of(user_form), status_of(grant_form)))
 
 
@@ -163,7 +183,11 @@ def audit_log(request: HttpRequest) -> HttpResponse:
         entries = entries.filter(Q(object_label__icontains=typed["q"]) | Q(object_id=typed["q"]))
     page_obj = page_of(request, entries, ROWS_PER_PAGE)
     context = {
-        "nav": "audit", "page_obj": page_obj, "lines": [(each, audit.ACTIONS.get(each.action, each.action)) for each in page_obj],
-        "typed": typed, "actions": sorted(audit.ACTIONS), "filtered": any(typed.values()),
-    }  # fmt: skip
+        "nav": "audit",
+        "page_obj": page_obj,
+        "lines": [(each, audit.ACTIONS.get(each.action, each.action)) for each in page_obj],
+        "typed": typed,
+        "actions": sorted(audit.ACTIONS),
+        "filtered": any(typed.values()),
+    }
     return show(request, "audit.html", context)

@@ -28,8 +28,12 @@ from gpupools.web.views.pools import POLICY_TEXTS, pool_of
 
 ROWS_PER_PAGE = 50
 HOLDER_TEXTS = {
-    ModeChange.Holders.WAIT.value: gettext_lazy("New pods are kept off; the change goes on when the running ones have ended."),
-    ModeChange.Holders.EVICT.value: gettext_lazy("They are told to end now. What has an owner is started again where it fits."),
+    ModeChange.Holders.WAIT.value: gettext_lazy(
+        "New pods are kept off; the change goes on when the running ones have ended."
+    ),
+    ModeChange.Holders.EVICT.value: gettext_lazy(
+        "They are told to end now. What has an owner is started again where it fits."
+    ),
 }
 
 
@@ -37,20 +41,28 @@ class ChangeForm(ConsoleForm):
     """Which mode, which policy, and what happens to pods that hold cards."""
 
     target_mode = forms.ChoiceField(
-        label=gettext_lazy("New scheduling mode"), choices=[(mode.value, mode.value) for mode in CHOOSABLE],
+        label=gettext_lazy("New scheduling mode"),
+        choices=[(mode.value, mode.value) for mode in CHOOSABLE],
         widget=forms.RadioSelect,
-    )  # fmt: skip
+    )
     target_policy = forms.ChoiceField(
-        label=gettext_lazy("Placement policy"), required=False, widget=forms.RadioSelect,
+        label=gettext_lazy("Placement policy"),
+        required=False,
+        widget=forms.RadioSelect,
         choices=[(policy.value, policy.value) for policy in PlacementPolicy],
-    )  # fmt: skip
+    )
     holders = forms.ChoiceField(
-        label=gettext_lazy("Pods that hold cards"), choices=ModeChange.Holders.choices, widget=forms.RadioSelect,
-    )  # fmt: skip
+        label=gettext_lazy("Pods that hold cards"),
+        choices=ModeChange.Holders.choices,
+        widget=forms.RadioSelect,
+    )
     reason = forms.CharField(
-        label=gettext_lazy("Reason"), max_length=1000, required=False, widget=forms.Textarea(attrs={"rows": 3}),
+        label=gettext_lazy("Reason"),
+        max_length=1000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
         help_text=gettext_lazy("Whoever decides reads it; it stays in the audit log."),
-    )  # fmt: skip
+    )
 
     def wishes(self) -> dict[str, Any]:
         """Return what the services ask for, without the reason."""
@@ -67,9 +79,12 @@ class DecisionForm(ConsoleForm):
     """A reason for whatever is decided; the services say when it may be empty."""
 
     reason = forms.CharField(
-        label=gettext_lazy("Reason"), max_length=1000, required=False, widget=forms.Textarea(attrs={"rows": 3}),
+        label=gettext_lazy("Reason"),
+        max_length=1000,
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
         help_text=gettext_lazy("The requester reads it; it stays in the audit log."),
-    )  # fmt: skip
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -79,23 +94,31 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
     actor, pool = actor_of(request), pool_of(request, cluster, name)
     actor.require(Role.OPERATOR, pool.cluster)
     typed = request.POST or request.GET
-    first = {"target_mode": pool.mode, "target_policy": pool.policy or "binpack", "holders": ModeChange.Holders.WAIT.value}
+    first = {
+        "target_mode": pool.mode,
+        "target_policy": pool.policy or "binpack",
+        "holders": ModeChange.Holders.WAIT.value,
+    }
     form = ChangeForm(typed if "target_mode" in typed else None, initial=first)
     made = None
     if form.is_valid() and request.method == "POST":
-        made = attempt(
-            form, lambda: changes.request(actor, pool, **form.wishes(), reason=form.cleaned_data["reason"])
-        )
+        made = attempt(form, lambda: changes.request(actor, pool, **form.wishes(), reason=form.cleaned_data["reason"]))
     if made:
         messages.success(request, _("The change is asked for. A second person, an administrator, must decide on it."))
         return redirect("web:change", made.pk)
     flight = _flight(actor, pool, form)
     context = {
-        "nav": "pools", "pool": pool, "form": form, "flight": flight, "modes": mode_choices(pool.cluster),
-        "policies": POLICY_TEXTS, "holder_texts": HOLDER_TEXTS, "holder_choices": ModeChange.Holders.choices,
+        "nav": "pools",
+        "pool": pool,
+        "form": form,
+        "flight": flight,
+        "modes": mode_choices(pool.cluster),
+        "policies": POLICY_TEXTS,
+        "holder_texts": HOLDER_TEXTS,
+        "holder_choices": ModeChange.Holders.choices,
         "needs": needs_of(flight.change.target_mode, component_states(pool.cluster)) if flight else (),
         "chosen": {key: form[key].value() for key in first},
-    }  # fmt: skip
+    }
     return show(request, "change_request.html", context, status=status_of(form) if request.method == "POST" else 200)
 
 
@@ -137,8 +160,14 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
     is_requester = actor.user_id == change.requested_by_id
     is_admin, is_operator = actor.can(Role.ADMIN, cluster), actor.can(Role.OPERATOR, cluster)
     context = {
-        "nav": "approvals", "change": change, "pool": change.pool, "steps": list(change.steps.all()), "form": form,
-        "radius": changes.visible_radius(actor, change), "is_requester": is_requester, "is_open": change.state in OPEN_STATES,
+        "nav": "approvals",
+        "change": change,
+        "pool": change.pool,
+        "steps": list(change.steps.all()),
+        "form": form,
+        "radius": changes.visible_radius(actor, change),
+        "is_requester": is_requester,
+        "is_open": change.state in OPEN_STATES,
         "planned": () if change.steps.exists() else _planned(actor, change),
         "needs": needs_of(change.target_mode, component_states(cluster)),
         "may_decide": Move.APPROVE in open_moves and is_admin and not is_requester,
@@ -147,7 +176,7 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "may_retry": is_operator and (Move.RETRY in open_moves or Move.RESUME in open_moves),
         "may_pause": is_operator and Move.PAUSE in open_moves,
         "may_abandon": is_operator and Move.ABANDON in open_moves,
-    }  # fmt: skip
+    }
     return show(request, "change.html", context, status=status)
 
 
@@ -156,7 +185,11 @@ def _planned(actor: Actor, change: ModeChange) -> tuple[Any, ...]:
     if change.state not in OPEN_STATES:
         return ()
     try:
-        wanted = {"target_mode": change.target_mode, "target_policy": change.target_policy or None, "holders": change.holders}
+        wanted = {
+            "target_mode": change.target_mode,
+            "target_policy": change.target_policy or None,
+            "holders": change.holders,
+        }
         return flights.plan(actor, change.pool, **wanted).steps
     except ConsoleError:
         return ()
@@ -193,7 +226,9 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
 @page
 def approvals(request: HttpRequest) -> HttpResponse:
     """List what waits for a decision, what is under way, and what was decided."""
-    every = ModeChange.objects.visible_to(actor_of(request)).select_related("pool__cluster", "requested_by", "decided_by")
+    every = ModeChange.objects.visible_to(actor_of(request)).select_related(
+        "pool__cluster", "requested_by", "decided_by"
+    )
     context = {
         "nav": "approvals",
         "waiting": every.filter(state=State.PENDING.value),

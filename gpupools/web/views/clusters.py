@@ -26,30 +26,41 @@ class CredentialsForm(ConsoleForm):
     """How to reach a cluster. The two secrets are never shown again, so they are not kept in the page either."""
 
     kubeconfig = forms.CharField(
-        label=gettext_lazy("Kubeconfig"), required=False, strip=False,
+        label=gettext_lazy("Kubeconfig"),
+        required=False,
+        strip=False,
         widget=forms.Textarea(attrs={"rows": 12, "spellcheck": "false", "autocomplete": "off"}),
-        help_text=gettext_lazy("Paste it here, or choose the file below. It must hold its certificates and token inline."),
-    )  # fmt: skip
+        help_text=gettext_lazy("Paste it here, or choose the file below. Certificates and token must be inside."),
+    )
     kubeconfig_file = forms.FileField(label=gettext_lazy("Kubeconfig file"), required=False)
     context = forms.CharField(
-        label=gettext_lazy("Context"), required=False, max_length=253,
+        label=gettext_lazy("Context"),
+        required=False,
+        max_length=253,
         help_text=gettext_lazy("Empty: the current context of the kubeconfig."),
-    )  # fmt: skip
+    )
     ack_cluster_id = forms.CharField(
-        label=gettext_lazy("ACK cluster id"), required=False, max_length=64,
+        label=gettext_lazy("ACK cluster id"),
+        required=False,
+        max_length=64,
         help_text=gettext_lazy("As on the cluster's page of the ACK console, for instance c8155823d0574…"),
-    )  # fmt: skip
+    )
     ack_region = forms.CharField(label=gettext_lazy("Region"), required=False, max_length=64, help_text="cn-shanghai")
     ack_access_key_id = forms.CharField(label=gettext_lazy("AccessKey id"), required=False, max_length=128)
     ack_access_key_secret = forms.CharField(
-        label=gettext_lazy("AccessKey secret"), required=False, max_length=128, strip=False,
+        label=gettext_lazy("AccessKey secret"),
+        required=False,
+        max_length=128,
+        strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text=gettext_lazy("Encrypted at rest, and never shown again."),
-    )  # fmt: skip
+    )
     ack_endpoint = forms.CharField(
-        label=gettext_lazy("Endpoint"), required=False, max_length=253,
+        label=gettext_lazy("Endpoint"),
+        required=False,
+        max_length=253,
         help_text=gettext_lazy("Empty: cs.<region>.aliyuncs.com. Set it for VPC or private endpoints."),
-    )  # fmt: skip
+    )
 
     def clean_kubeconfig_file(self) -> str:
         """Read the file as text; a pasted kubeconfig wins over it."""
@@ -79,13 +90,16 @@ class ConnectForm(CredentialsForm):
     """A cluster that the console does not know yet."""
 
     name = forms.CharField(
-        label=gettext_lazy("Name"), max_length=63,
+        label=gettext_lazy("Name"),
+        max_length=63,
         help_text=gettext_lazy("Used in addresses and in the API: lower-case letters, digits and '-'."),
-    )  # fmt: skip
+    )
     provider = forms.ChoiceField(
-        label=gettext_lazy("Provider"), choices=Cluster.Provider.choices, initial=Cluster.Provider.ACK,
+        label=gettext_lazy("Provider"),
+        choices=Cluster.Provider.choices,
+        initial=Cluster.Provider.ACK,
         widget=forms.RadioSelect,
-    )  # fmt: skip
+    )
     field_order = ["name", "provider", "kubeconfig"]
 
 
@@ -114,7 +128,12 @@ def connect(request: HttpRequest) -> HttpResponse:
         if made:
             messages.success(request, _("Cluster %(name)s is connected.") % {"name": made.name})
             return redirect("web:pools", made.name)
-    return show(request, "cluster_connect.html", {"nav": "clusters", "form": form, "hide_cluster_note": True}, status=status_of(form))
+    return show(
+        request,
+        "cluster_connect.html",
+        {"nav": "clusters", "form": form, "hide_cluster_note": True},
+        status=status_of(form),
+    )
 
 
 @sensitive_post_parameters("kubeconfig", "ack_access_key_secret")

@@ -23,9 +23,11 @@ class InstallForm(ConsoleForm):
     """Where the images are, on clusters to which ACK does not bring them."""
 
     image_prefix = forms.CharField(
-        label=gettext_lazy("Image registry"), required=False, max_length=200,
-        help_text=gettext_lazy("For instance registry.example.com/gpu. On ACK leave it empty: the add-on brings its own images."),
-    )  # fmt: skip
+        label=gettext_lazy("Image registry"),
+        required=False,
+        max_length=200,
+        help_text=gettext_lazy("For instance registry.example.com/gpu. On ACK leave it empty: the add-on has its own."),
+    )
 
 
 @require_safe
@@ -56,7 +58,9 @@ def install(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         if attempt(form, lambda: components.install(actor, here, name, **form.cleaned_data)):
             messages.success(request, _("%(name)s is being installed.") % {"name": name})
             return redirect("web:components", here.name)
-    return show(request, "component_install.html", {"nav": "components", "row": row, "form": form}, status=status_of(form))
+    return show(
+        request, "component_install.html", {"nav": "components", "row": row, "form": form}, status=status_of(form)
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -69,4 +73,6 @@ def uninstall(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     if request.method == "POST" and attempt(form, lambda: components.uninstall(actor, here, name, **form.cleaned_data)):
         messages.success(request, _("%(name)s is being uninstalled.") % {"name": name})
         return redirect("web:components", here.name)
-    return show(request, "component_uninstall.html", {"nav": "components", "row": row, "form": form}, status=status_of(form))
+    return show(
+        request, "component_uninstall.html", {"nav": "components", "row": row, "form": form}, status=status_of(form)
+    )

@@ -22,13 +22,16 @@ def dashboard(request: HttpRequest, cluster: str) -> HttpResponse:
     snapshot = allocation.view(here, actor.namespaces(here))
     totals = snapshot["totals"]
     context = {
-        "nav": "dashboard", "live": True, "snapshot": snapshot, "all": totals["all"] if totals else None,
+        "nav": "dashboard",
+        "live": True,
+        "snapshot": snapshot,
+        "all": totals["all"] if totals else None,
         "tiles": _tiles(totals["modes"] if totals else []),
         "mode_facts": {mode.value: _for_script(facts) for mode, facts in MODES.items()},
         "node_url": reverse("web:node", args=(here.name, "__node__")),
         "pod_url": reverse("web:pod", args=(here.name, "__namespace__", "__pod__")),
         "tables": nodes.tables(actor, here) if totals else None,
-    }  # fmt: skip
+    }
     return show(request, "dashboard.html", context)
 
 

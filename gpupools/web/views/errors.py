@@ -29,24 +29,31 @@ def not_allowed(request: HttpRequest, exception: Exception) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a form whose protection token is missing or old."""
     return _lone(
-        request, 403, _("This form is too old"),
+        request,
+        403,
+        _("This form is too old"),
         _("It was opened before you signed in, or your browser keeps no cookies."),
         _("Go back, reload the page and send the form again."),
-    )  # fmt: skip
+    )
 
 
 def crashed(request: HttpRequest) -> HttpResponse:
     """Answer a fault of ours; needs neither database nor session, which may be what broke."""
     return _lone(
-        request, 500, _("The console failed"),
+        request,
+        500,
+        _("The console failed"),
         _("Something went wrong here, in the console. Your clusters are not affected."),
         _("Try again. If it stays, give this request's id to whoever runs the console: its log has the details."),
-    )  # fmt: skip
+    )
 
 
 def _lone(request: HttpRequest, status: int, title: str, sentence: str, advice: str) -> HttpResponse:
     context = {
-        "title": title, "sentence": sentence, "advice": advice, "theme": "auto",
+        "title": title,
+        "sentence": sentence,
+        "advice": advice,
+        "theme": "auto",
         "request_id": getattr(request, "request_id", ""),
-    }  # fmt: skip
+    }
     return HttpResponse(render_to_string("gpupools/lone_error.html", context), status=status)

@@ -51,9 +51,13 @@ class YamlForm(ConsoleForm):
     """
 
     yaml = forms.CharField(
-        label=gettext_lazy("Manifest"), strip=False, required=False,
-        widget=forms.Textarea(attrs={"rows": 26, "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}),
-    )  # fmt: skip
+        label=gettext_lazy("Manifest"),
+        strip=False,
+        required=False,
+        widget=forms.Textarea(
+            attrs={"rows": 26, "spellcheck": "false", "autocapitalize": "off", "autocomplete": "off"}
+        ),
+    )
     made = forms.CharField(required=False, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, source: JobTemplate | None, models: tuple[str, ...], **kwargs: Any) -> None:
@@ -76,12 +80,16 @@ class YamlForm(ConsoleForm):
 
 def _parameter_field(parameter: dict[str, Any], models: tuple[str, ...]) -> forms.Field:
     common = {
-        "label": parameter.get("title") or parameter["name"], "required": False,
-        "help_text": parameter.get("help", ""), "initial": parameter.get("default", ""),
-    }  # fmt: skip
+        "label": parameter.get("title") or parameter["name"],
+        "required": False,
+        "help_text": parameter.get("help", ""),
+        "initial": parameter.get("default", ""),
+    }
     kind = parameter.get("kind")
     if kind == "choice":
-        field: forms.Field = forms.ChoiceField(choices=[(each, each) for each in parameter.get("choices", ())], **common)
+        field: forms.Field = forms.ChoiceField(
+            choices=[(each, each) for each in parameter.get("choices", ())], **common
+        )
         field.widget.attrs["class"] = "form-select mid"
         return field
     attrs = {"class": "form-control mid"}
@@ -114,9 +122,14 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     found = [(each, jobs.outcome(each, picture)) for each in page_obj]
     lines = [(each, outcome, any(row.pod.node for row in outcome.pods)) for each, outcome in found]
     context = {
-        "nav": "jobs", "lines": lines, "page_obj": page_obj, "query": query, "any": bool(lines) or every.exists(),
-        "fresh": Fresh(picture.taken_at if picture else None), "templates": jobs.templates(),
-    }  # fmt: skip
+        "nav": "jobs",
+        "lines": lines,
+        "page_obj": page_obj,
+        "query": query,
+        "any": bool(lines) or every.exists(),
+        "fresh": Fresh(picture.taken_at if picture else None),
+        "templates": jobs.templates(),
+    }
     return show(request, "jobs.html", context)
 
 
@@ -141,10 +154,17 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
         if action in ("check", "submit"):
             checked = _check(form, lambda: jobs.check(actor, here, yaml))
     context = {
-        "nav": "jobs", "form": form, "source": source, "templates": jobs.templates(), "checked": checked, "models": models,
-        "landings": _landings(checked, lines), "spots": _spots(checked), "may_submit": actor.can(Role.OPERATOR, here),
+        "nav": "jobs",
+        "form": form,
+        "source": source,
+        "templates": jobs.templates(),
+        "checked": checked,
+        "models": models,
+        "landings": _landings(checked, lines),
+        "spots": _spots(checked),
+        "may_submit": actor.can(Role.OPERATOR, here),
         "edited": bool(source) and form["made"].value() != _digest(form["yaml"].value() or ""),
-    }  # fmt: skip
+    }
     return show(request, "job_create.html", context, status=status_of(form))
 
 
@@ -227,9 +247,13 @@ def detail(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
     picture = allocation.current(here)
     outcome = jobs.outcome(submission, picture)
     context = {
-        "nav": "jobs", "submission": submission, "outcome": outcome, "fresh": Fresh(outcome.taken_at),
-        "may_delete": actor_of(request).can(Role.OPERATOR, here, submission.namespace) and submission.state == Submission.State.SUBMITTED,
-    }  # fmt: skip
+        "nav": "jobs",
+        "submission": submission,
+        "outcome": outcome,
+        "fresh": Fresh(outcome.taken_at),
+        "may_delete": actor_of(request).can(Role.OPERATOR, here, submission.namespace)
+        and submission.state == Submission.State.SUBMITTED,
+    }
     return show(request, "job.html", context)
 
 

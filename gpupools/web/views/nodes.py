@@ -28,10 +28,16 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     every = node_lines(actor, here, listing)
     chosen = [line for line in every if _matches(line, query.lower(), mode)]
     context = {
-        "nav": "nodes", "page_obj": page_of(request, chosen, ROWS_PER_PAGE), "total": len(every), "shown": len(chosen),
-        "query": query, "mode": mode, "modes": sorted({line.facts.mode or "unknown" for line in every if line.row}),
-        "fresh": Fresh(listing.taken_at), "known": listing.taken_at is not None,
-    }  # fmt: skip
+        "nav": "nodes",
+        "page_obj": page_of(request, chosen, ROWS_PER_PAGE),
+        "total": len(every),
+        "shown": len(chosen),
+        "query": query,
+        "mode": mode,
+        "modes": sorted({line.facts.mode or "unknown" for line in every if line.row}),
+        "fresh": Fresh(listing.taken_at),
+        "known": listing.taken_at is not None,
+    }
     return show(request, "nodes.html", context)
 
 
@@ -54,9 +60,15 @@ def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     held = pods.listing(actor, here, pods.Filters(node=name))
     facts = lines[0].facts
     context = {
-        "nav": "nodes", "line": lines[0], "facts": facts, "row": lines[0].row, "pods": held.rows,
-        "fresh": Fresh(held.taken_at), "labels": sorted(facts.node.labels.items()), "resources": _resources(facts.node),
-    }  # fmt: skip
+        "nav": "nodes",
+        "line": lines[0],
+        "facts": facts,
+        "row": lines[0].row,
+        "pods": held.rows,
+        "fresh": Fresh(held.taken_at),
+        "labels": sorted(facts.node.labels.items()),
+        "resources": _resources(facts.node),
+    }
     return show(request, "node.html", context)
 
 

@@ -41,14 +41,26 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     form = FilterForm(wanted)
     form.is_valid()
     typed = form.cleaned_data
-    filters = pods.Filters(**{key: typed.get(key) or "" for key in ("namespace", "phase", "node", "owner")}, gpu_only=bool(typed.get("gpu_only")))
+    filters = pods.Filters(
+        **{key: typed.get(key) or "" for key in ("namespace", "phase", "node", "owner")},
+        gpu_only=bool(typed.get("gpu_only")),
+    )
     listing = pods.listing(actor, here, filters)
     query = (typed.get("q") or "").lower()
-    chosen = [row for row in listing.rows if query in f"{row.pod.namespace}/{row.pod.name} {row.pod.node} {row.pod.owner_name}".lower()]
+    chosen = [
+        row
+        for row in listing.rows
+        if query in f"{row.pod.namespace}/{row.pod.name} {row.pod.node} {row.pod.owner_name}".lower()
+    ]
     context = {
-        "nav": "pods", "page_obj": page_of(request, chosen, ROWS_PER_PAGE), "shown": len(chosen), "typed": typed,
-        "phases": PHASES, "fresh": Fresh(listing.taken_at), "known": listing.taken_at is not None,
-    }  # fmt: skip
+        "nav": "pods",
+        "page_obj": page_of(request, chosen, ROWS_PER_PAGE),
+        "shown": len(chosen),
+        "typed": typed,
+        "phases": PHASES,
+        "fresh": Fresh(listing.taken_at),
+        "known": listing.taken_at is not None,
+    }
     return show(request, "pods.html", context)
 
 
@@ -60,7 +72,9 @@ def detail(request: HttpRequest, cluster: str, namespace: str, name: str) -> Htt
     listing = pods.listing(actor, here, pods.Filters(namespace=namespace))
     row = next((each for each in listing.rows if each.pod.name == name), None)
     if row is None:
-        raise Missing(_("Cluster %(cluster)s has no pod %(name)s now.") % {"cluster": here.name, "name": f"{namespace}/{name}"})
+        raise Missing(
+            _("Cluster %(cluster)s has no pod %(name)s now.") % {"cluster": here.name, "name": f"{namespace}/{name}"}
+        )
     container = request.GET.get("container", "")
     log, trouble = "", ""
     try:
@@ -68,9 +82,16 @@ def detail(request: HttpRequest, cluster: str, namespace: str, name: str) -> Htt
     except ConsoleError as error:
         trouble = error.message
     context = {
-        "nav": "pods", "row": row, "pod": row.pod, "log": log, "trouble": trouble, "container": container,
-        "tail": _tail(request), "tails": TAILS, "fresh": Fresh(listing.taken_at),
-    }  # fmt: skip
+        "nav": "pods",
+        "row": row,
+        "pod": row.pod,
+        "log": log,
+        "trouble": trouble,
+        "container": container,
+        "tail": _tail(request),
+        "tails": TAILS,
+        "fresh": Fresh(listing.taken_at),
+    }
     return show(request, "pod.html", context)
 
 

@@ -34,47 +34,62 @@ class PoolForm(ConsoleForm):
     """A node pool that does not exist yet."""
 
     name = forms.CharField(
-        label=gettext_lazy("Name"), max_length=200,
+        label=gettext_lazy("Name"),
+        max_length=200,
         help_text=gettext_lazy("Lower-case letters, digits and '-', at most 63."),
-    )  # fmt: skip
+    )
     mode = forms.ChoiceField(
-        label=gettext_lazy("Scheduling mode"), choices=[(mode.value, mode.value) for mode in CHOOSABLE],
+        label=gettext_lazy("Scheduling mode"),
+        choices=[(mode.value, mode.value) for mode in CHOOSABLE],
         widget=forms.RadioSelect,
-    )  # fmt: skip
+    )
     policy = forms.ChoiceField(
-        label=gettext_lazy("Placement policy"), required=False, initial=PlacementPolicy.BINPACK.value,
-        choices=[(policy.value, policy.value) for policy in PlacementPolicy], widget=forms.RadioSelect,
-    )  # fmt: skip
+        label=gettext_lazy("Placement policy"),
+        required=False,
+        initial=PlacementPolicy.BINPACK.value,
+        choices=[(policy.value, policy.value) for policy in PlacementPolicy],
+        widget=forms.RadioSelect,
+    )
     instance_types = forms.MultipleChoiceField(
-        label=gettext_lazy("Instance types"), required=False, widget=forms.CheckboxSelectMultiple,
+        label=gettext_lazy("Instance types"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
         choices=[(each.name, each.name) for each in INSTANCE_TYPES],
-    )  # fmt: skip
+    )
     other_types = WordsField(
-        label=gettext_lazy("Other instance types"), required=False,
+        label=gettext_lazy("Other instance types"),
+        required=False,
         help_text=gettext_lazy("Any ECS instance type with GPUs, separated by blanks or commas."),
-    )  # fmt: skip
+    )
     desired_size = forms.IntegerField(label=gettext_lazy("Nodes"), required=False, initial=1, min_value=0)
     node_names = forms.MultipleChoiceField(
-        label=gettext_lazy("Nodes of this pool"), required=False, widget=forms.CheckboxSelectMultiple,
-        help_text=gettext_lazy("On plain Kubernetes a pool is made of nodes that exist. They get the pool's labels and taints."),
-    )  # fmt: skip
+        label=gettext_lazy("Nodes of this pool"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("A pool is made of nodes that exist. They get the pool's labels and taints."),
+    )
     labels = LabelsField(
-        label=gettext_lazy("Node labels"), required=False,
-        help_text=gettext_lazy("Free labels. Mode and policy are chosen above; keys or values that start with aliyun, acs: or http are refused by ACK."),
-    )  # fmt: skip
+        label=gettext_lazy("Node labels"),
+        required=False,
+        help_text=gettext_lazy("Free labels; mode and policy are chosen above. ACK refuses aliyun…, acs:… and http…"),
+    )
     taints = TaintsField(
-        label=gettext_lazy("Taints"), required=False,
+        label=gettext_lazy("Taints"),
+        required=False,
         help_text=gettext_lazy("For instance nvidia.com/gpu = present : NoSchedule keeps ordinary pods off the cards."),
-    )  # fmt: skip
+    )
     vswitch_ids = WordsField(
-        label=gettext_lazy("vSwitch ids"), required=False,
+        label=gettext_lazy("vSwitch ids"),
+        required=False,
         help_text=gettext_lazy("Empty: those of the cluster. Separated by blanks or commas."),
-    )  # fmt: skip
+    )
     reason = forms.CharField(
-        label=gettext_lazy("Reason for the mode change"), required=False, max_length=1000,
+        label=gettext_lazy("Reason for the mode change"),
+        required=False,
+        max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text=gettext_lazy("Needed when a chosen node is in another mode now: an administrator must approve the change."),
-    )  # fmt: skip
+        help_text=gettext_lazy("Needed when a chosen node is in another mode: an administrator must approve."),
+    )
 
     def __init__(self, *args: Any, free: list[Any], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -83,9 +98,7 @@ class PoolForm(ConsoleForm):
     def wishes(self, cluster: Cluster) -> dict[str, Any]:
         """Return what the service asks for: only what means something for this provider and mode."""
         typed = self.cleaned_data
-        here: dict[str, Any] = {
-            key: typed[key] for key in ("name", "mode", "labels", "taints", "reason")
-        }
+        here: dict[str, Any] = {key: typed[key] for key in ("name", "mode", "labels", "taints", "reason")}
         here["policy"] = typed["policy"] if MODES[Mode(typed["mode"])].shared else None
         if cluster.provider == Cluster.Provider.ACK:
             here["instance_types"] = [*typed["instance_types"], *typed["other_types"]]
@@ -102,9 +115,11 @@ class EditForm(ConsoleForm):
     labels = LabelsField(label=gettext_lazy("Node labels"), required=False)
     taints = TaintsField(label=gettext_lazy("Taints"), required=False)
     update_nodes = forms.BooleanField(
-        label=gettext_lazy("Update labels and taints of existing nodes"), required=False, initial=True,
+        label=gettext_lazy("Update labels and taints of existing nodes"),
+        required=False,
+        initial=True,
         help_text=gettext_lazy("Without it only new nodes get them."),
-    )  # fmt: skip
+    )
     version = forms.IntegerField(widget=forms.HiddenInput)
 
 
@@ -118,9 +133,12 @@ class DeleteForm(ConsoleForm):
     """The last word before a pool goes."""
 
     reason = forms.CharField(
-        label=gettext_lazy("Reason"), required=False, max_length=1000, widget=forms.Textarea(attrs={"rows": 2}),
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 2}),
         help_text=gettext_lazy("Kept in the audit log. Needed while the pool has nodes."),
-    )  # fmt: skip
+    )
     force = forms.BooleanField(label=gettext_lazy("Release the machines of its nodes"), required=False)
 
 
@@ -170,10 +188,16 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
             messages.success(request, _("Node pool %(name)s is being created.") % {"name": made.name})
             return redirect("web:pool", here.name, made.name)
     context = {
-        "nav": "pools", "form": form, "modes": mode_choices(here), "policies": POLICY_TEXTS, "free": free,
-        "instance_types": INSTANCE_TYPES, "effects": EFFECTS, "chosen_types": form["instance_types"].value() or (),
+        "nav": "pools",
+        "form": form,
+        "modes": mode_choices(here),
+        "policies": POLICY_TEXTS,
+        "free": free,
+        "instance_types": INSTANCE_TYPES,
+        "effects": EFFECTS,
+        "chosen_types": form["instance_types"].value() or (),
         "chosen_nodes": form["node_names"].value() or (),
-    }  # fmt: skip
+    }
     return show(request, "pool_create.html", context, status=status_of(form))
 
 
@@ -188,16 +212,24 @@ def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_
     line, fresh = line_of(actor_of(request), pool)
     policy = PlacementPolicy(pool.policy) if pool.policy else None
     context = {
-        "nav": "pools", "line": line, "pool": pool, "fresh": fresh, "effects": EFFECTS,
+        "nav": "pools",
+        "line": line,
+        "pool": pool,
+        "fresh": fresh,
+        "effects": EFFECTS,
         "edit_form": EditForm(
-            initial={"labels": list(pool.labels.items()), "taints": [_as_tuple(each) for each in pool.taints],
-                     "version": pool.version, "update_nodes": True}
+            initial={
+                "labels": list(pool.labels.items()),
+                "taints": [_as_tuple(each) for each in pool.taints],
+                "version": pool.version,
+                "update_nodes": True,
+            }
         ),
         "scale_form": ScaleForm(initial={"desired_size": pool.desired_size}),
         "mode_labels": mode_labels(Mode(pool.mode), policy) if pool.mode else {},
         "changes": pool.changes.select_related("requested_by")[:10],
         **forms_given,
-    }  # fmt: skip
+    }
     return show(request, "pool.html", context, status=status)
 
 

@@ -68,7 +68,9 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     return HttpResponseRedirect(f"{resolve_url('web:sign-in')}?signed-out")
 
 
-def locked_out(request: HttpRequest, credentials: dict[str, Any] | None = None, *args: Any, **kwargs: Any) -> HttpResponse:
+def locked_out(
+    request: HttpRequest, credentials: dict[str, Any] | None = None, *args: Any, **kwargs: Any
+) -> HttpResponse:
     """Say that too many passwords were wrong, and for how long; called by django-axes."""
     context = {
         "title": _("Too many wrong passwords"),

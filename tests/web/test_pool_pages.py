@@ -1,0 +1,212 @@
+"""Node pools as pages: what is listed, what a form keeps, where its errors stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpupools.domain.gpus import Taint
+from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, Push, Role
+from tests.domain.builders import a_node
+from tests.services.builders import a_cluster, a_component, a_pool
+from tests.services.showing import show
+from tests.web.conftest import POOL, Lab, Visitor
+from tests.web.reading import Page
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def on_ack(empty_redis: object) -> Cluster:
+    cluster = a_cluster("cloud", provider=Cluster.Provider.ACK, spec="ack.pro.small")
+    a_component(cluster, "ack-ai-installer")
+    return cluster
+
+
+def wish(**fields: Any) -> dict[str, Any]:
+    return {
+        "name": "vision",
+        "mode": "cgpu",
+        "policy": "spread",
+        "instance_types": ["ecs.gn6v-c8g1.8xlarge"],
+        "desired_size": "2",
+        "labels_key": ["team", ""],
+        "labels_value": ["ml", ""],
+        "taints_key": "nvidia.com/gpu",
+        "taints_value": "present",
+        "taints_effect": "NoSchedule",
+        **fields,
+    }
+
+
+def test_a_pool_is_made_of_what_was_typed(visitor: Visitor, on_ack: Cluster) -> None:
+    answer = visitor(Role.OPERATOR).post("/c/cloud/create-node-pool/", wish(other_types="ecs.gn7i-c8g1.2xlarge"))
+    assert answer["Location"] == "/c/cloud/node-pools/vision/"
+    pool = NodePool.objects.get()
+    assert (pool.mode, pool.policy, pool.desired_size) == ("cgpu", "spread", 2)
+    assert pool.instance_types == ["ecs.gn6v-c8g1.8xlarge", "ecs.gn7i-c8g1.2xlarge"]
+    assert pool.labels == {"team": "ml"}
+    assert pool.taints == [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}]
+    assert Push.objects.get().kind == "pool.create"
+
+
+def test_a_mode_without_a_policy_sends_none_though_the_field_had_one(visitor: Visitor, on_ack: Cluster) -> None:
+    answer = visitor(Role.OPERATOR).post("/c/cloud/create-node-pool/", wish(mode="exclusive", policy="spread"))
+    assert answer.status_code == 302
+    assert NodePool.objects.get().policy == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "sentence"),
+    [
+        ({"name": "Bad Name"}, "name", "lower-case letters"),
+        ({"name": ""}, "name", "required"),
+        ({"mode": "turbo"}, "mode", "turbo"),
+        ({"mode": ""}, "mode", "required"),
+        ({"instance_types": []}, "instance_types", "at least one instance type"),
+        ({"other_types": "ecs.x"}, "instance_types", "not an ECS instance type"),
+        ({"desired_size": "-1"}, "desired_size", "greater than or equal to 0"),
+        ({"desired_size": "many"}, "desired_size", "whole number"),
+        ({"labels_key": "aliyun.com/x", "labels_value": "y"}, "labels", "ACK refuses label keys"),
+        ({"labels_key": "team", "labels_value": "http://x"}, "labels", "team"),
+        ({"labels_key": "ack.node.gpu.schedule", "labels_value": "mps"}, "labels", "its own field"),
+        ({"labels_key": ["a", "a"], "labels_value": ["1", "2"]}, "labels", "twice"),
+        ({"taints_key": "no spaces", "taints_value": ""}, "taints", "no spaces"),
+    ],
+)
+def test_an_error_stands_at_its_field_and_everything_typed_is_kept(
+    visitor: Visitor, on_ack: Cluster, typed: dict[str, Any], field: str, sentence: str
+) -> None:
+    answer = visitor(Role.OPERATOR).post("/c/cloud/create-node-pool/", wish(**typed))
+    page = Page(answer.content.decode())
+    assert answer.status_code == 400
+    assert not NodePool.objects.exists()
+    assert sentence in " ".join(answer.context["form"].errors[field])
+    assert ("a", {"href": f"#field-{field}"}) in page.elements
+    assert f"field-{field}" in {attrs.get("id") for _, attrs in page.elements}
+    kept = wish(**typed)
+    assert page.value_of("name") == kept["name"]
+    assert page.value_of("desired_size") == kept["desired_size"]
+    checked = [attrs["value"] for attrs in page.all("input", type="checkbox") if "checked" in attrs]
+    assert checked == list(kept["instance_types"])
+    keys = [attrs.get("value", "") for attrs in page.all("input", name="labels_key")]
+    wanted = kept["labels_key"] if isinstance(kept["labels_key"], list) else [kept["labels_key"]]
+    assert keys[: len([key for key in wanted if key])] == [key for key in wanted if key]
+    assert page.value_of("taints_key") == kept["taints_key"]
+
+
+def test_a_name_that_is_taken_is_said_at_the_name(visitor: Visitor, on_ack: Cluster) -> None:
+    a_pool(on_ack, "vision")
+    answer = visitor(Role.OPERATOR).post("/c/cloud/create-node-pool/", wish())
+    assert "has a node pool of this name" in answer.context["form"].errors["name"][0]
+
+
+def test_a_mode_says_what_it_needs_and_whether_it_is_there(visitor: Visitor, on_ack: Cluster) -> None:
+    a_component(on_ack, "ack-mps-control", ComponentState.State.ABSENT)
+    page = Page(visitor(Role.OPERATOR).get("/c/cloud/create-node-pool/").content.decode())
+    assert "Memory is enforced, compute is not." in page.text
+    assert "Not installed ack-mps-control" in page.text
+    assert "Installed ack-ai-installer" in page.text
+
+
+def test_a_cluster_that_is_not_pro_offers_no_mode_that_needs_it(visitor: Visitor, on_ack: Cluster) -> None:
+    Cluster.objects.update(spec="ack.standard")
+    page = Page(visitor(Role.OPERATOR).get("/c/cloud/create-node-pool/").content.decode())
+    disabled = {attrs["value"] for attrs in page.all("input", name="mode") if "disabled" in attrs}
+    assert disabled == {"cgpu", "core_mem", "share", "mps", "topology"}
+
+
+def test_on_plain_kubernetes_free_nodes_are_offered_and_no_machines(visitor: Visitor, lab: Lab) -> None:
+    nodes = [a_node("free", "exclusive"), a_node("owned", "cgpu", labels={POOL: "cgpu"})]
+    show(lab.cluster, nodes, [])
+    page = Page(visitor(Role.OPERATOR).get("/c/lab/create-node-pool/").content.decode())
+    assert [attrs["value"] for attrs in page.all("input", name="node_names")] == ["free"]
+    assert not page.all("input", name="desired_size")
+
+
+def test_the_list_shows_wanted_and_actual_mode_drift_and_what_is_missing(visitor: Visitor, lab: Lab) -> None:
+    ComponentState.objects.filter(name="ack-mps-control").update(state=ComponentState.State.ABSENT)
+    drifted = a_node("n-cgpu", "share", labels={POOL: "cgpu"})
+    show(lab.cluster, [drifted, a_node("n-mps", "mps", labels={POOL: "mps"})])
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/").content.decode())
+    assert "drift: 1 label" in page.text
+    assert "needs ack-mps-control" in page.text
+    assert "0/60 units · 0%" in page.text
+
+
+def test_unknown_is_a_dash_with_its_reason_and_never_a_zero(visitor: Visitor, empty_redis: object) -> None:
+    a_pool(a_cluster("dark"), "shared", desired_size=3)
+    page = Page(visitor(Role.VIEWER).get("/c/dark/node-pools/").content.decode())
+    reasons = {attrs["title"] for attrs in page.all("span", class_="unknown")}
+    assert "No numbers of this cluster are known yet." in reasons
+    assert "0/0" not in page.text
+
+
+def test_a_cluster_that_does_not_answer_says_since_when_and_what_still_works(visitor: Visitor, lab: Lab) -> None:
+    lab.cluster.state = Cluster.State.UNREACHABLE
+    lab.cluster.last_error = "Connection refused."
+    lab.cluster.save()
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/").content.decode())
+    assert "Cluster lab does not answer" in page.text
+    assert "Connection refused. Numbers are the last known ones." in page.text
+    assert page.all("span", id="fresh")[0]["data-state"] == "stale"
+
+
+def test_an_open_change_holds_the_pools_page(visitor: Visitor, lab: Lab) -> None:
+    browser = visitor(Role.OPERATOR)
+    assert "Write labels and taints" in Page(browser.get("/c/lab/node-pools/share/").content.decode()).text
+    wanted = {"target_mode": "cgpu", "target_policy": "binpack", "holders": "wait", "reason": "why"}
+    browser.post("/c/lab/node-pools/share/change-mode/", wanted)
+    page = Page(browser.get("/c/lab/node-pools/share/").content.decode())
+    assert "A change to cgpu holds this pool" in page.text
+    assert "Write labels and taints" not in page.text
+    assert "Change mode" not in page.text
+    assert ModeChange.objects.count() == 1
+
+
+def test_an_edit_of_a_version_that_is_old_keeps_what_was_typed(visitor: Visitor, on_ack: Cluster) -> None:
+    a_pool(on_ack, "vision", version=5)
+    typed = {"labels_key": "team", "labels_value": "other", "version": "4"}
+    answer = visitor(Role.OPERATOR).post("/c/cloud/node-pools/vision/edit/", typed)
+    page = Page(answer.content.decode())
+    assert answer.status_code == 400
+    assert "was edited meanwhile" in page.text
+    assert page.value_of("labels_key") == "team"
+    assert page.value_of("labels_value") == "other"
+
+
+def test_an_edit_writes_labels_and_taints(visitor: Visitor, on_ack: Cluster) -> None:
+    a_pool(on_ack, "vision", labels={"team": "ml"})
+    typed = {
+        "labels_key": ["team", "tier"],
+        "labels_value": ["ml", "gold"],
+        "taints_key": "a",
+        "taints_value": "b",
+        "taints_effect": "NoExecute",
+        "version": "1",
+    }
+    assert visitor(Role.OPERATOR).post("/c/cloud/node-pools/vision/edit/", typed).status_code == 302
+    pool = NodePool.objects.get()
+    assert pool.labels == {"team": "ml", "tier": "gold"}
+    assert pool.taints == [{"key": "a", "value": "b", "effect": "NoExecute"}]
+
+
+def test_scaling_sets_an_absolute_size(visitor: Visitor, on_ack: Cluster) -> None:
+    a_pool(on_ack, "vision", desired_size=1)
+    assert visitor(Role.OPERATOR).post("/c/cloud/node-pools/vision/scale/", {"desired_size": "4"}).status_code == 302
+    assert NodePool.objects.get().desired_size == 4
+
+
+def test_deleting_a_pool_with_nodes_needs_force_and_says_what_goes(visitor: Visitor, on_ack: Cluster) -> None:
+    pool = a_pool(on_ack, "vision", seen={"total_nodes": 1})
+    node = a_node("n1", labels={"alibabacloud.com/nodepool-id": pool.pool_id}, taints=(Taint("a"),))
+    show(on_ack, [node])
+    browser = visitor(Role.OPERATOR)
+    page = Page(browser.get("/c/cloud/node-pools/vision/delete/").content.decode())
+    assert "Delete vision and its 1 node" in page.text
+    assert browser.post("/c/cloud/node-pools/vision/delete/", {"reason": "old"}).status_code == 400
+    assert NodePool.objects.get().state == NodePool.State.ACTIVE
+    answer = browser.post("/c/cloud/node-pools/vision/delete/", {"reason": "old", "force": "on"})
+    assert answer["Location"] == "/c/cloud/node-pools/"
+    assert NodePool.objects.get().state == NodePool.State.DELETING

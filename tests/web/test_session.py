@@ -1,0 +1,67 @@
+"""Signing in and out: where one comes back to, what is written down, what is refused."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from gpupools.models import AuditEntry, Role
+from gpupools.services.access import Actor
+from tests.web.conftest import Visitor
+from tests.web.reading import Page
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long enough password"
+
+
+def test_signing_in_goes_on_to_where_one_wanted_to_go(client: Client, people: dict[Role | None, Actor]) -> None:
+    wish = {"username": "the-viewer", "password": PASSWORD, "next": "/audit/?q=pool"}
+    assert client.post("/sign-in/", wish)["Location"] == "/audit/?q=pool"
+    assert AuditEntry.objects.filter(action="session.sign_in", actor_name="the-viewer").count() == 1
+
+
+@pytest.mark.parametrize("address", ["https://evil.example.com/", "//evil.example.com/", "javascript:alert(1)"])
+def test_another_site_is_never_gone_on_to(client: Client, people: dict[Role | None, Actor], address: str) -> None:
+    wish = {"username": "the-viewer", "password": PASSWORD, "next": address}
+    assert client.post("/sign-in/", wish)["Location"] == "/"
+
+
+def test_a_wrong_password_is_said_and_the_name_is_kept(client: Client, people: dict[Role | None, Actor]) -> None:
+    answer = client.post("/sign-in/", {"username": "the-viewer", "password": "wrong", "next": "/audit/"})
+    page = Page(answer.content.decode())
+    assert answer.status_code == 400
+    assert "do not belong together" in page.text
+    assert page.value_of("username") == "the-viewer"
+    assert page.value_of("next") == "/audit/"
+    assert page.value_of("password") == ""
+
+
+def test_signing_out_is_a_form_and_is_written_down(visitor: Visitor) -> None:
+    browser = visitor(Role.VIEWER)
+    assert browser.get("/sign-out/").status_code == 405
+    answer = browser.post("/sign-out/")
+    assert "You are signed out." in Page(browser.get(answer["Location"]).content.decode()).text
+    assert browser.get("/audit/").status_code == 302
+    assert AuditEntry.objects.filter(action="session.sign_out").count() == 1
+
+
+def test_a_page_of_a_session_is_never_kept_by_the_browser(visitor: Visitor) -> None:
+    assert "no-store" in visitor(Role.VIEWER).get("/tokens/")["Cache-Control"]
+
+
+def test_a_form_without_its_protection_is_refused_with_a_page(people: dict[Role | None, Actor]) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    answer = browser.post("/sign-in/", {"username": "the-viewer", "password": PASSWORD})
+    assert answer.status_code == 403
+    assert "This form is too old" in Page(answer.content.decode()).text
+
+
+def test_an_unknown_address_says_so_with_the_requests_id(visitor: Visitor) -> None:
+    answer = visitor(Role.VIEWER).get("/nothing/", headers={"X-Request-ID": "my-request-1"})
+    assert answer.status_code == 404
+    assert "my-request-1" in Page(answer.content.decode()).text
+
+
+def test_somebody_without_any_grant_is_told_what_to_do(visitor: Visitor) -> None:
+    page = Page(visitor(None).get("/", follow=True).content.decode())
+    assert "You have no grant on any cluster" in page.text
