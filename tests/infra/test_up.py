@@ -4,58 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
 
+from tests.infra.console import Up
 from tests.infra.waiting import runs, until
 
-ROOT = Path(__file__).resolve().parents[2]
 PARTS = ("broker", "cluster", "worker", "beat", "watcher", "web")
-# Starting everything on a busy machine; only bounds a failure.
-START_SECONDS = 180
-
-
-class Up:
-    """One `manage.py up` on a data folder, and what it has printed."""
-
-    def __init__(self, data_dir: Path, *options: str) -> None:
-        ours = re.compile("GPUPOOLS_|DATABASE_URL|REDIS_URL|PORT$|DJANGO_")
-        environment = {name: value for name, value in os.environ.items() if not ours.match(name)}
-        self.output = data_dir.with_name(f"{data_dir.name}-{os.urandom(4).hex()}.out")
-        with self.output.open("wb") as file:
-            self.process = subprocess.Popen(
-                [sys.executable, str(ROOT / "manage.py"), "up", "--data-dir", str(data_dir), *options],
-                env=environment, stdout=file, stderr=subprocess.STDOUT, cwd=ROOT,
-            )  # fmt: skip
-
-    @property
-    def text(self) -> str:
-        return self.output.read_text()
-
-    @property
-    def url(self) -> str:
-        return re.search(r"Open (http://\S+)/", self.text)[1]
-
-    def pids(self) -> dict[str, int]:
-        """The newest process id that it has told for each part."""
-        return {name: int(pid) for name, pid in re.findall(r"^  (\w+) +ready +pid (\d+)", self.text, re.MULTILINE)}
-
-    def wait_open(self) -> Up:
-        assert until(lambda: "Open http" in self.text or self.process.poll() is not None, START_SECONDS)
-        assert self.process.poll() is None, self.text
-        return self
-
-    def interrupt(self) -> int:
-        self.process.send_signal(signal.SIGINT)
-        return self.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +42,14 @@ def test_every_part_is_up_and_the_page_answers(up: Up):
 
 
 def test_the_first_run_makes_two_accounts_with_passwords_of_their_own(up: Up):
-    accounts = dict(re.findall(r"^    \w+ +(admin|operator) +(\S+)$", up.text, re.MULTILINE))
+    accounts = up.accounts
     assert set(accounts) == {"admin", "operator"}
     assert accounts["admin"] != accounts["operator"]
     assert all(len(password) >= 12 for password in accounts.values())
 
 
 def test_a_password_is_in_no_file_of_the_data_folder(up: Up, data_dir: Path):
-    passwords = re.findall(r"^    \w+ +(?:admin|operator) +(\S+)$", up.text, re.MULTILINE)
+    passwords = up.accounts.values()
     files = [path for path in data_dir.rglob("*") if path.is_file()]
     assert files
     for path in files:

@@ -1,0 +1,50 @@
+"""Every page opens in a real browser without a script error, a policy violation or a request elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.e2e.conftest import Complaints
+from tests.infra.waiting import until
+
+PAGES = [
+    "/clusters/", "/c/embedded/node-pools/", "/c/embedded/create-node-pool/", "/c/embedded/nodes/",
+    "/c/embedded/ai-suite/", "/c/embedded/jobs/", "/c/embedded/create-job/", "/c/embedded/pods/",
+    "/c/embedded/dashboard/", "/approvals/", "/audit/", "/tokens/", "/api/",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["operator", "admin"])
+def test_every_page_opens_without_a_complaint(
+    name: str, sign_in: Callable[[str], Page], complaints: Complaints
+) -> None:
+    page = sign_in(name)
+    for address in PAGES:
+        answer = page.goto(address)
+        assert answer is not None
+        assert answer.status == 200, address
+        expect(page.locator("h1")).to_be_visible()
+    assert complaints.found == []
+
+
+def test_the_browsable_api_page_draws_its_operations(sign_in: Callable[[str], Page], complaints: Complaints) -> None:
+    page = sign_in("admin")
+    page.goto("/api/v1/docs/")
+    expect(page.locator(".opblock").first).to_be_visible(timeout=30_000)
+    assert complaints.found == []
+
+
+def test_the_dashboard_is_live_over_its_socket(sign_in: Callable[[str], Page], complaints: Complaints) -> None:
+    page = sign_in("operator")
+    frames: list[str | bytes] = []
+    page.on("websocket", lambda socket: socket.on("framereceived", lambda frame: frames.append(frame)))
+    page.goto("/c/embedded/dashboard/")
+    expect(page.get_by_text("live", exact=False).first).to_be_visible()
+    # The snapshot, and what keeps its age true while nothing changes.
+    until(lambda: page.wait_for_timeout(100) or len(frames) >= 2)
+    assert [json.loads(frame)["type"] for frame in frames[:2]] == ["snapshot", "pulse"]
+    assert complaints.found == []
