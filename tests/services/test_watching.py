@@ -16,10 +16,13 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 from redis import Redis
+from redis.exceptions import RedisError
 
+from gpupools.management.broker import broker_program
 from gpupools.models import AllocationPoint, Cluster, WatchLease
 from gpupools.services import allocation, clusters, leases, pictures, watching
 from gpupools.services.access import Actor
+from tests.conftest import free_port
 from tests.services.driving import a_sleeper, connected, opened, until
 from tests.simulator.harness import SimulatorProcess
 
@@ -34,9 +37,9 @@ class Watcher:
         self.log = log
         self.process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, **environ: str) -> None:
         database = connection.settings_dict
-        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings"}
+        environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "console.settings", **environ}
         if connection.vendor == "sqlite":
             environment["DATABASE_URL"] = f"sqlite:///{database['NAME']}"
         else:
@@ -189,15 +192,52 @@ def test_a_broker_that_lost_everything_is_filled_again(
     published(cluster)
 
 
+def test_a_broker_that_is_restarted_is_filled_again(simulator: SimulatorProcess, admin: Actor, tmp_path: Path) -> None:
+    port, log = free_port(), tmp_path / "broker.log"
+    watcher = Watcher(tmp_path / "log")
+
+    def start_broker() -> subprocess.Popen[bytes]:
+        with log.open("ab") as file:
+            return subprocess.Popen(
+                [broker_program(), "--bind", "127.0.0.1", "--port", str(port), "--dir", str(tmp_path), "--save", ""],
+                stdout=file,
+                stderr=file,
+            )
+
+    def has_picture() -> bool:
+        try:
+            with Redis(port=port, socket_timeout=2, socket_connect_timeout=2) as client:
+                return bool(client.exists(f"gpupools:picture:{cluster.pk}"))
+        except RedisError:
+            return False
+
+    cluster = connected(simulator)
+    broker = start_broker()
+    try:
+        watcher.start(REDIS_URL=f"redis://127.0.0.1:{port}/0")
+        until(has_picture, what="a picture")
+        broker.kill()
+        broker.wait()
+        until(lambda: "cannot be published" in watcher.log.read_text(), what="a watcher that says what is missing")
+        broker = start_broker()
+        until(has_picture, what="a picture in the new broker")
+        assert watcher.stop() == 0
+        assert "Traceback" not in watcher.log.read_text()
+    finally:
+        broker.kill()
+        broker.wait()
+        if watcher.process is not None and watcher.process.poll() is None:
+            watcher.process.kill()
+            watcher.process.wait()
+
+
 def test_an_epoch_left_over_from_another_database_is_overcome(
     watcher: Watcher, simulator: SimulatorProcess, admin: Actor, empty_redis: Redis
 ) -> None:
-    key = (Cluster.objects.order_by("-pk").values_list("pk", flat=True).first() or 0) + 1
     cluster = connected(simulator)
     published(cluster)
     empty_redis.hset(f"gpupools:head:{cluster.pk}", "epoch", 900)
     until(lambda: published(cluster).picture.epoch > 900, what="an epoch above the one that was left")
-    assert key <= cluster.pk
 
 
 # -- The poll beside it
