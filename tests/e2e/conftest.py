@@ -75,12 +75,11 @@ def complaints(console: Up) -> Complaints:
 
 
 @pytest.fixture
-def sign_in(context: BrowserContext, console: Up, complaints: Complaints) -> Callable[[str], Page]:
-    """Open a page signed in as admin or operator."""
+def sign_in(new_context: Callable[[], BrowserContext], console: Up, complaints: Complaints) -> Callable[[str], Page]:
+    """Open a page signed in as admin or operator, in a browser session of its own."""
 
     def signed_in(name: str) -> Page:
-        context.clear_cookies()
-        page = context.new_page()
+        page = new_context().new_page()
         complaints.listen(page)
         page.goto("/sign-in/")
         page.fill("input[name=username]", name)
