@@ -122,6 +122,15 @@ def _ask(push: Push, name: Component, addons: AddonProvider | None) -> Outcome:
     if not prefix:
         raise Refused("The manifests of this component need a registry for their images.")
     with kubernetes_of(push.cluster) as kubernetes:
+        # Applying over somebody else's objects would make them ours, to be removed with ours.
+        if foreign := sorted(
+            each.name for each in _daemonsets(name, kubernetes.workloads()) if OP_LABEL not in each.annotations
+        ):
+            raise Refused(
+                f"{', '.join(foreign)} in {NAMESPACE} are there already and were not installed by the console (perhaps "
+                "by Helm or the ACK console): complete or remove them where they were installed.",
+                code="installed-elsewhere",
+            )
         for manifest in manifests(name, image_prefix=prefix):
             kubernetes.apply(manifest, op_id=str(push.op_id))
     return Again(READY_SECONDS, {"asked": True, "task_id": "", "by": "manifests"})

@@ -321,3 +321,15 @@ def test_what_somebody_else_installed_is_theirs_to_uninstall(cluster, operator):
     assert "not installed by the console" in shown.error
     with gateways.kubernetes_of(cluster) as kubernetes:
         assert [each for each in kubernetes.workloads() if each.name == "ack-nvidia-device-plugin"]
+
+
+def test_what_somebody_else_installed_is_not_taken_over_by_installing_it(cluster, operator):
+    # Before the first check the console does not know that it is there.
+    components.install(operator, cluster, "ack-nvidia-device-plugin", image_prefix="registry.example.com/gpu")
+    work()
+    shown = next(each for each in components.overview(cluster) if each.name == "ack-nvidia-device-plugin")
+    assert "there already" in shown.error
+    with gateways.kubernetes_of(cluster) as kubernetes:
+        (found,) = [each for each in kubernetes.workloads() if each.name == "ack-nvidia-device-plugin"]
+    assert OP_LABEL not in found.annotations
+    assert "registry.example.com" not in found.image

@@ -18,8 +18,14 @@ def install_components(ground: Ground) -> None:
     """Install what modes need, and wait until it runs wherever a node needs it."""
     for name in COMPONENTS:
         with ground.report.step(f"component {name}") as step:
-            row = _component(ground, name)
-            if row["state"] in {"absent", "failed", "unknown"}:
+            known, row = wait_for(
+                lambda name=name: _component(ground, name),  # type: ignore[misc]  # bound at once, by default
+                seconds=SETTLE_SECONDS,
+                what=lambda row: row["state"] != "unknown",
+            )
+            if not known:
+                raise Failed("the console does not find out whether it is installed")
+            if row["state"] in {"absent", "failed"}:
                 ground.admin.post(
                     f"clusters/{ground.cluster}/components/{name}/install/",
                     {} if ground.own_machines else {"image_prefix": IMAGE_PREFIX},
@@ -27,7 +33,7 @@ def install_components(ground: Ground) -> None:
                 )
                 ground.installed.append(name)
             held, row = wait_for(
-                lambda name=name: _component(ground, name),  # type: ignore[misc]  # bound at once, by default
+                lambda name=name: _component(ground, name),  # type: ignore[misc]  # as above
                 seconds=POOL_SECONDS,
                 what=lambda row: row["state"] == "installed",
             )
