@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -49,6 +50,21 @@ def sync(cluster: Cluster) -> None:
         known = {row.pool_id for row in rows} | {row.name for row in rows}
         strange = [] if owned_by_provider else [each for each in facts if each.pool_id not in known]
         members = {each.pool_id: provider.node_names(each.pool_id) for each in strange}
+    if _reconcile(cluster, rows, facts, members, started=started, owned_by_provider=owned_by_provider):
+        with transaction.atomic():
+            bell.ring_cluster(cluster.pk)
+
+
+def _reconcile(
+    cluster: Cluster,
+    rows: list[NodePool],
+    facts: list[PoolFacts],
+    members: dict[str, list[str]],
+    *,
+    started: datetime,
+    owned_by_provider: bool,
+) -> bool:
+    """Bring rows as they were read in step with facts that were read after them; tell whether anything is new."""
     untouchable = _targets_since(cluster, started)
     made_by_us = _made_by_us(cluster, facts) if owned_by_provider else {}
     by_id = {row.pool_id: row for row in rows if row.pool_id}
@@ -59,6 +75,8 @@ def sync(cluster: Cluster) -> None:
         row = by_id.get(each.pool_id) or by_key.get(made_by_us.get(each.op_id, 0))
         if row is None and not owned_by_provider:
             row = next((known for known in rows if known.name == each.name), None)
+        if row is None and each.op_id in made_by_us:
+            continue  # made by us since the rows were read
         if row is None:
             changed |= _add(cluster, each, members.get(each.pool_id, []))
             continue
@@ -72,9 +90,7 @@ def sync(cluster: Cluster) -> None:
             changed |= _update(row, seen={**row.seen, "total_nodes": 0, "healthy_nodes": 0, "failed_nodes": 0})
         elif row.pool_id:
             changed |= _lose(row)
-    if changed:
-        with transaction.atomic():
-            bell.ring_cluster(cluster.pk)
+    return changed
 
 
 def sync_all() -> None:
@@ -86,7 +102,7 @@ def sync_all() -> None:
             logger.warning("The node pools of %s were not read: %s", cluster.name, error.message)
 
 
-def _targets_since(cluster: Cluster, started: Any) -> set[str]:
+def _targets_since(cluster: Cluster, started: datetime) -> set[str]:
     """Return the targets with an operation on its way, or ended since then."""
     live = Q(state=Push.State.QUEUED) | Q(finished_at__gte=started)
     return set(Push.objects.filter(live, cluster=cluster, target__startswith="pool:").values_list("target", flat=True))

@@ -104,6 +104,16 @@ def test_a_sync_while_the_pool_is_being_made_shows_it_once(cluster, operator, na
     assert list(NodePool.objects.filter(name__startswith=name)) == [pool]
 
 
+def test_a_pool_that_was_made_after_a_sync_had_read_the_rows_is_not_shown_twice(cluster, operator, name):
+    started = timezone.now()
+    rows = list(NodePool.objects.filter(cluster=cluster))
+    pool = create(operator, cluster, name, desired_size=0)
+    work()
+    facts = provider_pools(cluster)
+    poolsync._reconcile(cluster, rows, facts, {}, started=started, owned_by_provider=True)
+    assert list(NodePool.objects.filter(name__startswith=name[:40])) == [pool]
+
+
 def test_an_edit_reaches_existing_nodes_only_when_that_was_chosen(cluster, operator, name):
     pool = create(operator, cluster, name)
     work()
