@@ -80,6 +80,8 @@ MEMORY = "aliyun.accelerator/nvidia_mem"
     [
         (15, "16130MiB", "GiB", ""),
         (15, None, "GiB", ""),
+        (100, None, "GiB", ""),
+        (101, None, "MiB", ""),
         (141, "143771MiB", "MiB", "One unit of GPU memory is 1 GiB, not 1 MiB, on: n1\n"),
         (253, "32510MiB", "MiB", "One unit of GPU memory is 128 MiB, not 1 MiB, on: n1\n"),
         (16130, "16130MiB", "MiB", ""),

@@ -66,6 +66,19 @@ def test_without_a_matrix_that_covers_the_cards_the_first_free_ones_are_taken(li
     assert (best.cards, best.bandwidth) == ((1, 3), None)
 
 
+def test_a_matrix_that_ends_before_the_last_free_card_is_not_used():
+    assert best_cards([[0.0, 9.0], [9.0, 0.0]], [0, 1, 2], 2).bandwidth is None
+    assert best_cards([[0.0, 9.0], [9.0, 0.0]], [0, 1], 2).bandwidth == 9
+
+
+def test_of_many_ties_32_are_named():
+    links = [[1.0] * 9 for _ in range(9)]
+    best = best_cards(links, range(9), 2)
+    assert (len(best.ties), best.ties[0], best.ties[-1]) == (32, (0, 1), (5, 7))
+    assert len(best_cards([[1.0] * 40 for _ in range(40)], range(40), 1).ties) == 32
+    assert best_effort(links, range(9), 2) is not None
+
+
 def test_too_many_free_cards_are_not_divided():
     links = [[1.0] * 10 for _ in range(10)]
     assert best_effort(links, range(10), 2) is None
