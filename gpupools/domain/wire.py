@@ -1,6 +1,6 @@
-"""Raw Kubernetes objects as structs with only the fields that the rules need; ``objects`` makes values of them
-and this module knows no rule.
-Lenient as the API demands: unknown fields are ignored, missing and null ones have a default.
+"""Raw Kubernetes objects as structs with only the fields that the rules need; ``objects`` makes values of them.
+
+Lenient as the API demands: unknown fields are ignored, missing and null ones have a default. It knows no rule.
 """
 
 from __future__ import annotations
