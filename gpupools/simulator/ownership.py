@@ -137,7 +137,10 @@ def apply(live: Object | None, applied: Object, *, manager: str, subresource: st
     mine = _entry_of(owners, manager, "Apply", subresource, applied)
     others = [owner for owner in owners if owner is not mine]
     left_out = mine.paths - wanted.keys()
-    for path in sorted(left_out, key=len, reverse=True):
+    # Items before their fields: an item without its key could not be found any more.
+    for path in sorted(left_out, key=len):
+        if _is_key(path):
+            continue
         if not any(path in owner.paths or _below(path, owner.paths) for owner in others):
             _prune(merged, path)
     before, after = leaves(live) if live else {}, leaves(merged)
@@ -159,6 +162,11 @@ def apply(live: Object | None, applied: Object, *, manager: str, subresource: st
     mine.paths = set(wanted)
     _write(merged, owners)
     return merged
+
+
+def _is_key(path: Path) -> bool:
+    """Return whether a path is the very field that tells a list's item from the others; it goes with the item."""
+    return len(path) > 1 and path[-2].startswith("k:") and f'"{path[-1][2:]}":' in path[-2]
 
 
 def _below(path: Path, paths: set[Path]) -> bool:

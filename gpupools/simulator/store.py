@@ -235,9 +235,12 @@ class Store:
     ) -> Stored:
         """Like ``update``."""
         row = KINDS[kind]
-        given = obj.get("metadata", {})
+        new = copy_of(obj)
+        given = new["metadata"]
+        if row.namespaced:
+            given["namespace"] = given.get("namespace") or "default"
         name = given.get("name", "")
-        before = self.stored(kind, given.get("namespace", "") if row.namespaced else "", name)
+        before = self.stored(kind, given["namespace"] if row.namespaced else "", name)
         old = before.object
         if given.get("resourceVersion") and given["resourceVersion"] != old["metadata"]["resourceVersion"]:
             raise errors.conflict(row, name)
@@ -245,7 +248,7 @@ class Store:
             found = old["metadata"]["uid"]
             why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found}"
             raise errors.conflict(row, name, why)
-        new = merged_for_update(row, copy_of(obj), old, subresource)
+        new = merged_for_update(row, new, old, subresource)
         defaults.for_update(row, new, old)
         validation.check_update(row, new, old, subresource)
         moment = self.now()
