@@ -283,8 +283,8 @@ def extras(row: Mapping[str, Any]) -> SafeString:
 def _extra(pattern: str, tone: str, text: str) -> SafeString:
     return format_html(
         '<span class="extra {}"><svg class="glyph mode-unknown" width="14" height="12" aria-hidden="true">'
-        '<rect class="{}" width="14" height="12"/><rect width="14" height="12" fill="url(#{})"/><rect class="frame" width="14" '
-        'height="12"/></svg>{}</span>',
+        '<rect class="{}" width="14" height="12"/><rect width="14" height="12" fill="url(#{})"/>'
+        '<rect class="frame" width="14" height="12"/></svg>{}</span>',
         tone,
         "held" if pattern == "hatch" else "track",
         pattern,
