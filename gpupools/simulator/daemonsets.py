@@ -10,7 +10,7 @@ from typing import Any
 from gpupools.domain import objects
 from gpupools.domain.filters import matches_affinity, untolerated
 from gpupools.domain.gpus import Ask, GpuNode
-from gpupools.domain.wire import PodSpecObject
+from gpupools.domain.wire import NodeObject, PodSpecObject
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.errors import ApiError
 from gpupools.simulator.journal import MODIFIED, Event
@@ -53,6 +53,8 @@ class DaemonSetController:
         self._store = store
         self._clock = clock
         self._recorder = recorder
+        # Stored objects never change in place, so the same object is the same node.
+        self._read: dict[str, tuple[Object, GpuNode]] = {}
 
     def keys_of(self, event: Event) -> Iterable[Key]:
         """Name the DaemonSet; all of them when a node came, went or changed in what they select on."""
@@ -96,8 +98,15 @@ class DaemonSetController:
         return again
 
     def _nodes(self) -> list[GpuNode]:
-        found = [objects.convert("Node", node) for node in self._store.list("Node")]
-        return [node for node in found if isinstance(node, GpuNode)]
+        read: dict[str, tuple[Object, GpuNode]] = {}
+        for raw in self._store.list("Node"):
+            name = raw["metadata"]["name"]
+            known = self._read.get(name)
+            if known is None or known[0] is not raw:
+                known = (raw, objects.gpu_node(objects.read(raw, NodeObject)))
+            read[name] = known
+        self._read = read
+        return [node for _, node in read.values()]
 
     def _ask(self, daemonset: Object) -> Ask:
         spec = {**daemonset["spec"]["template"]["spec"]}
