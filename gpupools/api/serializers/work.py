@@ -69,7 +69,9 @@ class PreviewOut(serializers.Serializer[None]):
     chosen = serializers.CharField(allow_null=True)
     cards = serializers.ListField(child=serializers.IntegerField())
     tie_nodes = serializers.ListField(child=serializers.CharField())
-    tie_cards = serializers.ListField(child=serializers.ListField(child=serializers.IntegerField()))
+    tie_cards = serializers.ListField(
+        child=serializers.IntegerField(), help_text="Cards that score alike; more of them than `cards`: not firm."
+    )
     message = serializers.CharField()
     verdicts = VerdictOut(many=True)
 

@@ -59,7 +59,7 @@ def shown_preview(preview: Preview | None) -> dict[str, Any] | None:
         "chosen": preview.chosen,
         "cards": list(preview.cards),
         "tie_nodes": list(preview.tie_nodes),
-        "tie_cards": [list(cards) for cards in preview.tie_cards],
+        "tie_cards": list(preview.tie_cards),
         "message": preview.message,
         "verdicts": [
             {
