@@ -188,6 +188,7 @@ STATICFILES_DIRS = [BASE_DIR / "static"]
 _static_root = envstr("GPUPOOLS_STATIC_ROOT", "")
 STATIC_ROOT = _static_root or None
 WHITENOISE_USE_FINDERS = not _static_root
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {
