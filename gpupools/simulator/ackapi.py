@@ -105,19 +105,16 @@ class AckApi:
         if scope["type"] != "http":
             raise RuntimeError(f"only HTTP is served, not {scope['type']}")
         request_id = secrets.token_hex(16).upper()
-        headers: list[tuple[bytes, bytes]] = []
         try:
             status, body = await self._answer(scope, receive, request_id)
         except AckError as error:
             status, body = error.status, _refusal(error.status, error.code, error.message, request_id)
-            if error.retry_after_ms:
-                headers.append((b"x-ratelimit-user-api", f"TimeLeft:{error.retry_after_ms}".encode()))
         except SignatureRefusedError as error:
             status, body = error.status, _refusal(error.status, error.code, error.message, request_id)
         except ApiError as error:
             status, body = error.status, _refusal(error.status, error.reason, error.message, request_id)
         content = b"" if body is None else json.dumps(body).encode()
-        headers += [
+        headers = [
             (b"content-type", b"application/json; charset=utf-8"),
             (b"content-length", str(len(content)).encode()),
             (b"x-acs-request-id", request_id.encode()),

@@ -22,12 +22,11 @@ Body = Mapping[str, Any]
 class AckError(Exception):
     """An answer other than success, as the gateway words it."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after_ms: int = 0) -> None:
+    def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.code = code
         self.message = message
-        self.retry_after_ms = retry_after_ms
 
 
 def invalid(message: str) -> AckError:

@@ -32,8 +32,6 @@ class PodRun:
     init: list[Container] = field(default_factory=list)
     main: list[Container] = field(default_factory=list)
     stopping_at: datetime | None = None
-    # Whether anything but labels could have changed since the status was last built: most events change nothing here.
-    holds_cards: bool = False
 
     @property
     def containers(self) -> list[Container]:
