@@ -228,9 +228,7 @@ class Scheduler:
         chosen = tuple(cards)
         if limit_of(pod.ask, GPU_MEM):
             units = [gpu.memory_units for gpu in state.allocation.gpus]
-            return share_annotations(
-                pod.ask, chosen, card_units=units, assumed_at_ns=self._clock.nanoseconds()
-            )
+            return share_annotations(pod.ask, chosen, card_units=units, assumed_at_ns=self._clock.nanoseconds())
         if limit_of(pod.ask, TOPOLOGY_GPU):
             return topology_annotations(pod.ask, chosen, assumed_at_ns=self._clock.nanoseconds())
         return {}
