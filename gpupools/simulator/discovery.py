@@ -1,4 +1,4 @@
-"""What the API offers, told to clients: versions, groups, resources (one by one and aggregated), OpenAPI.
+"""What the API offers, told to clients: versions, groups, resources (one by one and aggregated).
 
 Everything is derived from the kinds table.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
-from typing import Any
 
 from gpupools.simulator.kinds import KINDS, Kind, Object
 
@@ -71,7 +70,8 @@ def api_group_list() -> Object:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [api_group(name) for name in groups()]}
 
 
-def _rows(group: str) -> Iterable[Kind]:
+def rows_of(group: str) -> Iterable[Kind]:
+    """Return the kinds of a group."""
     for row in KINDS.values():
         if row.group == group or (group == "events.k8s.io" and row.kind == "Event"):
             yield row
@@ -82,7 +82,7 @@ def resource_list(group: str) -> Object | None:
     if group and group not in groups():
         return None
     resources: list[Object] = []
-    for row in _rows(group):
+    for row in rows_of(group):
         resources.append(
             {
                 "name": row.plural,
@@ -149,34 +149,3 @@ def _group_discovery(group: str) -> Object:
         resources.append(resource)
     metadata: Object = {"creationTimestamp": None, **({"name": group} if group else {})}
     return {"metadata": metadata, "versions": [{"version": "v1", "resources": resources, "freshness": "Current"}]}
-
-
-def openapi_v3_index() -> Object:
-    """Return ``/openapi/v3``: where each group's document is."""
-    paths = {"api/v1": "/openapi/v3/api/v1"}
-    paths |= {f"apis/{name}/v1": f"/openapi/v3/apis/{name}/v1" for name in groups()}
-    return {"paths": {key: {"serverRelativeURL": url} for key, url in paths.items()}}
-
-
-def openapi_v3(group: str) -> Object | None:
-    """Return a group's document, as much as kubectl reads before it applies.
-
-    It says that writes can be validated here (``fieldValidation``), so that kubectl does not fetch the whole schema
-    to do it itself. It names no patch types, hence kubectl merges with the types that it is built with.
-    """
-    if group and group not in groups():
-        return None
-    prefix = f"/apis/{group}/v1" if group else "/api/v1"
-    checked = [{"name": "fieldValidation", "in": "query", "schema": {"type": "string", "uniqueItems": True}}]
-    paths: dict[str, Any] = {}
-    for row in _rows(group):
-        of_kind = {"group": group, "version": "v1", "kind": row.kind}
-        where = f"{prefix}/namespaces/{{namespace}}/{row.plural}" if row.namespaced else f"{prefix}/{row.plural}"
-        operation = {"x-kubernetes-group-version-kind": of_kind, "parameters": checked, "responses": {}}
-        paths[where] = {"post": {**operation, "x-kubernetes-action": "post"}}
-        paths[f"{where}/{{name}}"] = {
-            "put": {**operation, "x-kubernetes-action": "put"},
-            "patch": {**operation, "x-kubernetes-action": "patch"},
-        }
-    info = {"title": "Kubernetes", "version": "unversioned"}
-    return {"openapi": "3.0.0", "info": info, "paths": paths, "components": {"schemas": {}}}

@@ -46,6 +46,20 @@ class _Server(uvicorn.Server):
         await super().startup(sockets=sockets)
         self.up.set()
 
+    async def finish(self) -> None:
+        """Take no more connections, let running requests end, and drop those that are idle."""
+        self.should_exit = True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                while self.server_state.tasks:
+                    await asyncio.wait(tuple(self.server_state.tasks))
+                while any(c.transport.get_write_buffer_size() for c in self.server_state.connections):
+                    await asyncio.sleep(0.02)
+        # Idle clients would be waited for: TLS wants them to say goodbye, and most never do.
+        self.force_exit = True
+        for connection in tuple(self.server_state.connections):
+            connection.transport.abort()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
@@ -162,10 +176,9 @@ class Process:
 
         self._ready_file.unlink(missing_ok=True)
         api.stop()
-        for server in servers:
-            server.should_exit = True
         for part in parts[len(servers) :]:
             part.cancel()
+        await asyncio.gather(*(server.finish() for server in servers))
         ended = await asyncio.gather(*parts, return_exceptions=True)
         cluster.close()
         for result in ended:

@@ -12,7 +12,7 @@ import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
-from gpupools.simulator import discovery, reviews
+from gpupools.simulator import discovery, openapi, reviews
 from gpupools.simulator.auth import Identity, Tokens
 from gpupools.simulator.errors import ApiError
 from gpupools.simulator.logs import LogBook
@@ -106,14 +106,14 @@ class KubernetesApi:
             "/api": lambda: discovery.api_versions(address),
             "/apis": discovery.api_group_list,
             "/api/v1": lambda: discovery.resource_list(""),
-            "/openapi/v3": discovery.openapi_v3_index,
-            "/openapi/v3/api/v1": lambda: discovery.openapi_v3(""),
+            "/openapi/v3": openapi.index,
+            "/openapi/v3/api/v1": lambda: openapi.document(""),
         }
         if path in fixed:
             return fixed[path]()
         parts = path.strip("/").split("/")
         if parts[:3] == ["openapi", "v3", "apis"] and len(parts) == 5 and parts[4] == "v1":
-            return discovery.openapi_v3(parts[3])
+            return openapi.document(parts[3])
         if parts[0] == "apis" and len(parts) == 2 and parts[1] in discovery.groups():
             return {"kind": "APIGroup", "apiVersion": "v1", **discovery.api_group(parts[1])}
         if parts[0] == "apis" and len(parts) == 3 and parts[2] == "v1":

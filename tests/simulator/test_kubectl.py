@@ -271,3 +271,8 @@ def test_unknown_fields_are_refused_by_name(kubectl: Kubectl) -> None:
 def test_what_is_not_served_is_said_so(kubectl: Kubectl) -> None:
     assert "the server doesn't have a resource type" in kubectl("get", "deployments", code=1).stderr
     assert "Metrics API not available" in kubectl("top", "nodes", code=1).stderr
+
+
+def test_fields_are_explained(kubectl: Kubectl) -> None:
+    assert "resources\t<ResourceRequirements>" in kubectl("explain", "job.spec.template.spec.containers").stdout
+    assert "parallelism\t<integer>" in kubectl("explain", "job", "--recursive").stdout
