@@ -160,6 +160,8 @@ def verdict(name: Component, workloads: Iterable[Workload], addons: Iterable[Add
         state, detail = "failed", "The provider reports that the add-on failed."
     elif addon and not found:
         state, detail = "installing", "The add-on is there, its DaemonSets are not yet."
+    elif unseen := sorted(workload.name for workload in found.values() if not workload.observed):
+        state, detail = "installing", f"No controller has looked at {', '.join(unseen)} yet."
     elif missing:
         state, detail = "degraded", f"Missing in {NAMESPACE}: {', '.join(missing)}."
     elif unready:

@@ -257,7 +257,10 @@ class NodeAllocation(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """A Job or DaemonSet, wanted and found. ``state`` of a Job: active, suspended, complete, failed."""
+    """A Job or DaemonSet, wanted and found. ``state`` of a Job: active, suspended, complete, failed.
+
+    ``observed``: a controller has looked at it as it is now, so its numbers mean something.
+    """
 
     kind: str
     namespace: str
@@ -276,6 +279,7 @@ class Workload(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     node_selector: dict[str, str] = {}
     image: str = ""
+    observed: bool = True
 
 
 class Picture(msgspec.Struct, frozen=True):

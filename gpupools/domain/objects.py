@@ -269,6 +269,7 @@ def daemonset(raw: DaemonSetObject) -> Workload:
         wanted=status.desired_number_scheduled or 0,
         active=status.current_number_scheduled or 0,
         ready=status.number_ready or 0,
+        observed=(status.observed_generation or 0) >= (meta.generation or 0),
         **_common(meta, raw.spec.template if raw.spec else None),
     )
 

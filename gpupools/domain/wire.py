@@ -28,6 +28,7 @@ class Metadata(Raw, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     resource_version: str | None = None
+    generation: int | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
@@ -212,6 +213,7 @@ class DaemonSetSpec(Raw, frozen=True):
 
 
 class DaemonSetStatus(Raw, frozen=True):
+    observed_generation: int | None = None
     desired_number_scheduled: int | None = None
     current_number_scheduled: int | None = None
     number_ready: int | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpupools.domain.checks import node_checks
@@ -37,6 +38,13 @@ def test_a_component_is_judged_by_addon_or_daemonsets(
     workloads: list[Workload], addons: list[AddonSeen], state: str
 ) -> None:
     assert verdict(AI, workloads, addons).state == state
+
+
+def test_numbers_that_no_controller_wrote_say_nothing() -> None:
+    fresh = [msgspec.structs.replace(each, wanted=0, ready=0, observed=False) for each in daemonsets(AI)]
+    found = verdict(AI, fresh)
+    assert found.state == "installing"
+    assert "No controller has looked at" in found.detail
 
 
 def test_the_version_comes_from_the_addon_or_else_from_the_image() -> None:

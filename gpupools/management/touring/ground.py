@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gpupools.management.touring.client import Client, Refusal, wait_for
+from gpupools.management.touring.client import Client, NoAnswer, Refusal, wait_for
 from gpupools.management.touring.report import Failed, Report, Skipped
 
 POOL_SECONDS = 120.0
+CHANGE_SECONDS = 180.0
 POD_SECONDS = 120.0
 JOB_SECONDS = 240.0
 SETTLE_SECONDS = 30.0
@@ -142,10 +143,20 @@ class Ground:
             raise Skipped(f"pod {pod['name']}: this cluster cannot pull {pod['image']} ({pod['reason']})")
         if pod["node"] and pod["phase"] == "Pending" and not pod["started_at"]:
             raise Skipped(f"no kubelet started pod {pod['name']} on {pod['node']}")
+        if pod["phase"] == "Running" and not self.log_is_readable(pod):
+            raise Skipped(f"nothing really runs pod {pod['name']}: it stays Running, and no kubelet gives its log")
         raise Failed(
             f"pod {pod['name']} on {pod['node'] or 'no node'} is {pod['phase']} "
             f"{pod['reason']} {pod['message']}".strip()
         )
+
+    def log_is_readable(self, pod: dict[str, Any]) -> bool:
+        """Tell whether a pod's log can be read, which takes a real kubelet."""
+        try:
+            self.operator.get(f"clusters/{self.cluster}/pods/{pod['namespace']}/{pod['name']}/log/")
+        except (Refusal, NoAnswer):
+            return False
+        return True
 
     def delete_submission(self, submission: int) -> None:
         """Delete what was submitted, and wait until its pods are gone."""

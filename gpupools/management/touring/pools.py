@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from gpupools.management.touring.client import Client, Refusal, wait_for
-from gpupools.management.touring.ground import POOL_SECONDS, POOLS, SETTLE_SECONDS, Ground, PoolWish
+from gpupools.management.touring.ground import CHANGE_SECONDS, POOL_SECONDS, POOLS, SETTLE_SECONDS, Ground, PoolWish
 from gpupools.management.touring.report import Failed, Skipped
 
 COMPONENTS = ("ack-nvidia-device-plugin", "ack-ai-installer", "ack-mps-control")
@@ -38,8 +39,8 @@ def install_components(ground: Ground) -> None:
                 what=lambda row: row["state"] == "installed",
             )
             step.detail = f"{row['state']}: {row['detail']}"
-            if not held and row["state"] == "degraded":
-                raise Skipped(f"the pods of {name} do not become ready in this cluster: {row['detail']}")
+            if not held and row["state"] in {"degraded", "installing"}:
+                raise Skipped(f"{name} does not become ready in this cluster: {row['detail']}")
             if not held:
                 raise Failed(step.detail)
 
@@ -65,18 +66,19 @@ def make_pools(ground: Ground) -> None:
                 _approve(ground, pool["open_change"])
         except Refusal as refusal:
             asked[wish.name] = refusal
+    deadline = time.monotonic() + CHANGE_SECONDS
     for name, pool in asked.items():
         with ground.report.step(f"pool {name}") as step:
             if isinstance(pool, Exception):
                 raise pool
-            step.detail = _wait_pool(ground, pool)
+            step.detail = _wait_pool(ground, pool, seconds=max(deadline - time.monotonic(), SETTLE_SECONDS))
 
 
-def _wait_pool(ground: Ground, pool: dict[str, Any]) -> str:
-    said = f"{_wait_change(ground, pool['open_change'])}; " if pool["open_change"] else ""
+def _wait_pool(ground: Ground, pool: dict[str, Any], *, seconds: float) -> str:
+    said = f"{_wait_change(ground, pool['open_change'], seconds=seconds)}; " if pool["open_change"] else ""
     held, row = wait_for(
         lambda: ground.operator.get(f"node-pools/{pool['id']}/"),
-        seconds=POOL_SECONDS,
+        seconds=seconds,
         what=lambda row: row["state"] == "failed" or (row["state"] == "active" and row["seen"].get("total_nodes")),
     )
     if not held or row["state"] != "active":
@@ -107,11 +109,11 @@ def _approve(ground: Ground, change: int) -> None:
     ground.admin.post(f"mode-changes/{change}/approve/", body, landed=landed)
 
 
-def _wait_change(ground: Ground, change: int) -> str:
+def _wait_change(ground: Ground, change: int, *, seconds: float = CHANGE_SECONDS) -> str:
     final = {"applied", "failed", "paused", "lapsed", "rejected", "expired", "withdrawn", "abandoned"}
     held, row = wait_for(
         lambda: ground.operator.get(f"mode-changes/{change}/"),
-        seconds=2 * POOL_SECONDS,
+        seconds=seconds,
         what=lambda row: row["state"] in final,
     )
     where = next((step for step in row["steps"] if step["state"] in {"running", "failed"}), None)
@@ -119,10 +121,21 @@ def _wait_change(ground: Ground, change: int) -> str:
     if held and row["state"] == "applied":
         return f"change {change} applied"
     if where and where["kind"] in {"wait_resources", "wait_daemon"}:
-        if row["state"] in {"failed", "paused"}:
-            ground.admin.post(f"mode-changes/{change}/abandon/", {"reason": "Tour: this cluster cannot finish it."})
+        _give_up(ground, change, row["state"])
         raise Skipped(f"no device plugin of this cluster reports the mode: {said}")
     raise Failed(f"change {change} is {row['state']}: {said}")
+
+
+def _give_up(ground: Ground, change: int, state: str) -> None:
+    path, reason = f"mode-changes/{change}/", {"reason": "Tour: this cluster cannot finish it."}
+
+    def moved(states: set[str]) -> Any:
+        row = ground.admin.get(path)
+        return row if row["state"] in states else None
+
+    if state == "applying":
+        ground.admin.post(f"{path}pause/", reason, landed=lambda: moved({"paused"}))
+    ground.admin.post(f"{path}abandon/", reason, landed=lambda: moved({"abandoned"}))
 
 
 def verify_nodes(ground: Ground) -> None:
@@ -191,7 +204,8 @@ def change_mode(ground: Ground) -> None:
 
 
 def _pool_to_change(ground: Ground) -> int:
-    ground.node_of_pool("tour-share")
+    if not ground.report.passed("pool tour-share"):
+        raise Skipped("pool tour-share was not made")
     return ground.pools["tour-share"]
 
 
