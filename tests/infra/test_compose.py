@@ -19,7 +19,13 @@ NOT_SETTINGS = {"FORWARDED_ALLOW_IPS"}  # read by uvicorn itself
 @pytest.fixture
 def ground(tmp_path: Path) -> parts.Ground:
     return parts.Ground(
-        folder=tmp_path, host="0.0.0.0", port=8000, redis_url="redis://127.0.0.1/0", fleet="demo", environment={}
+        folder=tmp_path,
+        host="0.0.0.0",
+        port=8000,
+        redis_url="redis://127.0.0.1/0",
+        fleet="demo",
+        speed=1,
+        environment={},
     )
 
 

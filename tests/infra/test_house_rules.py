@@ -10,6 +10,8 @@ from gpupools.domain.modes import CHOOSABLE, MODES
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_LINES = 400
+# Tables of worked cases are read row by row, not as a whole.
+MAX_TEST_LINES = 800
 MODULES = sorted(
     path
     for folder in ("console", "gpupools", "tests")
@@ -23,7 +25,8 @@ VARIABLE = re.compile(r'env(?:str|bool|int|list|origins|path|zone|secret|redis|d
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_module_is_short_and_says_what_it_is(path: Path):
     source = path.read_text(encoding="utf-8")
-    assert len(source.splitlines()) <= MAX_LINES
+    is_test = path.is_relative_to(ROOT / "tests")
+    assert len(source.splitlines()) <= (MAX_TEST_LINES if is_test else MAX_LINES)
     opening = ast.get_docstring(ast.parse(source))
     assert opening, "it must open with what it owns"
     assert len(opening.splitlines()) <= 6

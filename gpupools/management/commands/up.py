@@ -29,6 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--host", default=settings.GPUPOOLS_HOST, help="address that it listens on")
         parser.add_argument("--data-dir", type=Path, default=settings.GPUPOOLS_DATA_DIR, help="folder for all data")
         parser.add_argument("--fleet", default="demo", help="fleet of the embedded cluster")
+        parser.add_argument("--speed", type=float, default=1.0, help="how much faster the embedded cluster's clock is")
         parser.add_argument("--no-simulator", action="store_true", help="run without the embedded cluster")
         parser.add_argument("--quiet", action="store_true", help="say only failures and first passwords")
 
@@ -40,6 +41,7 @@ class Command(BaseCommand):
             options["port"],
             host=options["host"],
             fleet=options["fleet"],
+            speed=options["speed"],
             simulator=not options["no_simulator"],
             say=(lambda line: None) if quiet else self._say,
         )
