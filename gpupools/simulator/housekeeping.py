@@ -9,7 +9,7 @@ from gpupools.simulator.errors import ApiError
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import LogBook
 from gpupools.simulator.store import Store
-from gpupools.simulator.tables import parse_time
+from gpupools.simulator.values import parse_time
 
 EVENT_LIFETIME = timedelta(hours=1)
 # Beyond this many events the oldest go early: a busy cluster makes more in an hour than anybody reads.

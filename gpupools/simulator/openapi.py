@@ -23,6 +23,7 @@ _TYPES: dict[str, Object] = {
     "Quantity": {"type": "string"},
     "IntOrString": {"type": "string", "format": "int-or-string"},
     "any": {"type": "object"},
+    "object": {"type": "object"},
 }
 
 

@@ -191,7 +191,7 @@ def _merged_list(name: str, current: Any, patch: list[Any]) -> list[Any]:
     if name in SETS:
         return live + [item for item in patch if item not in live]
     key = PATCH_KEYS.get(name)
-    if key is None or any(not isinstance(item, dict) for item in patch):
+    if key is None or any(not isinstance(item, dict) for item in (*live, *patch)):
         return [_cleaned(item) for item in patch]
     if any(item.get("$patch") == "replace" for item in patch):
         return [_cleaned(item) for item in patch if "$patch" not in item]

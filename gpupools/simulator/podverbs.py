@@ -9,8 +9,7 @@ from gpupools.simulator.errors import ApiError, bad_request, conflict
 from gpupools.simulator.kinds import KINDS, Object
 from gpupools.simulator.logs import Line, LogBook
 from gpupools.simulator.store import Store
-from gpupools.simulator.tables import parse_time
-from gpupools.simulator.values import stamp
+from gpupools.simulator.values import parse_time, stamp
 from gpupools.simulator.wire import Request, Response, Stream, Target, encode
 
 TEXT = "text/plain"

@@ -1,7 +1,8 @@
 """The fields that the served kinds have, with their types, in a compact form.
 
-A type is a Go one (string, int32, int64, bool, []byte), Quantity, IntOrString, Time, any, the name of a struct below,
-``[]X`` a list of X, or ``map[X]`` a map from text to X. Parts that GPU users do not meet are ``any``: not looked into.
+A type is a Go one (string, int32, int64, bool, []byte), Quantity, IntOrString, Time, the name of a struct below,
+``[]X`` a list of X, or ``map[X]`` a map from text to X. Parts that GPU users do not meet are ``any`` or ``object``:
+not looked into.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ _TEXT: Mapping[str, str] = {
     """,
     "LabelSelector": "matchLabels map[string], matchExpressions []LabelSelectorRequirement",
     "LabelSelectorRequirement": "key string, operator string, values []string",
-    "Node": "metadata ObjectMeta, spec NodeSpec, status any",
+    "Node": "metadata ObjectMeta, spec NodeSpec, status NodeStatus",
     "NodeSpec": """
         podCIDR string, podCIDRs []string, providerID string, unschedulable bool, taints []Taint, configSource any,
         externalID string
     """,
     "Taint": "key string, value string, effect string, timeAdded Time",
-    "Namespace": "metadata ObjectMeta, spec NamespaceSpec, status any",
+    "Namespace": "metadata ObjectMeta, spec NamespaceSpec, status NamespaceStatus",
     "NamespaceSpec": "finalizers []string",
     "ConfigMap": "metadata ObjectMeta, data map[string], binaryData map[[]byte], immutable bool",
     "Secret": "metadata ObjectMeta, data map[[]byte], stringData map[string], type string, immutable bool",
@@ -41,10 +42,61 @@ _TEXT: Mapping[str, str] = {
     """,
     "Event": """
         metadata ObjectMeta, involvedObject ObjectReference, reason string, message string, source EventSource,
-        firstTimestamp Time, lastTimestamp Time, count int32, type string, eventTime Time, series any, action string,
+        firstTimestamp Time, lastTimestamp Time, count int32, type string, eventTime Time, series EventSeries,
+        action string,
         related ObjectReference, reportingComponent string, reportingInstance string
     """,
     "EventSource": "component string, host string",
+    "EventSeries": "count int32, lastObservedTime Time",
+    "StatusCondition": """
+        type string, status string, observedGeneration int64, lastProbeTime Time, lastHeartbeatTime Time,
+        lastTransitionTime Time, reason string, message string
+    """,
+    "NamespaceStatus": "phase string, conditions []StatusCondition",
+    "NodeStatus": """
+        capacity map[Quantity], allocatable map[Quantity], phase string, conditions []StatusCondition,
+        addresses []NodeAddress, daemonEndpoints object, nodeInfo NodeSystemInfo, images []any, volumesInUse []string,
+        volumesAttached []any, config object, runtimeHandlers []any, features object, declaredFeatures []string
+    """,
+    "NodeAddress": "type string, address string",
+    "NodeSystemInfo": """
+        machineID string, systemUUID string, bootID string, kernelVersion string, osImage string,
+        containerRuntimeVersion string, kubeletVersion string, kubeProxyVersion string, operatingSystem string,
+        architecture string, swap object
+    """,
+    "PodStatus": """
+        observedGeneration int64, phase string, conditions []StatusCondition, message string, reason string,
+        nominatedNodeName string, hostIP string, hostIPs []object, podIP string, podIPs []PodIP, startTime Time,
+        initContainerStatuses []ContainerStatus, containerStatuses []ContainerStatus, qosClass string,
+        ephemeralContainerStatuses []ContainerStatus, resize string, resourceClaimStatuses []any,
+        extendedResourceClaimStatus object, allocatedResources map[Quantity], resources ResourceRequirements
+    """,
+    "PodIP": "ip string",
+    "ContainerStatus": """
+        name string, state ContainerState, lastState ContainerState, ready bool, restartCount int32, image string,
+        imageID string, containerID string, started bool, allocatedResources map[Quantity],
+        resources ResourceRequirements, volumeMounts []any, user object, allocatedResourcesStatus []any,
+        stopSignal string
+    """,
+    "ContainerState": """
+        waiting ContainerStateWaiting, running ContainerStateRunning, terminated ContainerStateTerminated
+    """,
+    "ContainerStateWaiting": "reason string, message string",
+    "ContainerStateRunning": "startedAt Time",
+    "ContainerStateTerminated": """
+        exitCode int32, signal int32, reason string, message string, startedAt Time, finishedAt Time,
+        containerID string
+    """,
+    "JobStatus": """
+        conditions []StatusCondition, startTime Time, completionTime Time, active int32, terminating int32,
+        succeeded int32, failed int32, completedIndexes string, failedIndexes string, uncountedTerminatedPods object,
+        ready int32
+    """,
+    "DaemonSetStatus": """
+        currentNumberScheduled int32, numberMisscheduled int32, desiredNumberScheduled int32, numberReady int32,
+        observedGeneration int64, updatedNumberScheduled int32, numberAvailable int32, numberUnavailable int32,
+        collisionCount int32, conditions []StatusCondition
+    """,
     "Lease": "metadata ObjectMeta, spec LeaseSpec",
     "LeaseSpec": """
         holderIdentity string, leaseDurationSeconds int32, acquireTime Time, renewTime Time, leaseTransitions int32,
@@ -53,7 +105,7 @@ _TEXT: Mapping[str, str] = {
     "PriorityClass": """
         metadata ObjectMeta, value int32, globalDefault bool, description string, preemptionPolicy string
     """,
-    "Pod": "metadata ObjectMeta, spec PodSpec, status any",
+    "Pod": "metadata ObjectMeta, spec PodSpec, status PodStatus",
     "PodTemplateSpec": "metadata ObjectMeta, spec PodSpec",
     "PodSpec": """
         volumes []Volume, initContainers []Container, containers []Container, ephemeralContainers []any,
@@ -142,14 +194,14 @@ _TEXT: Mapping[str, str] = {
         labelSelector LabelSelector, namespaces []string, topologyKey string, namespaceSelector LabelSelector,
         matchLabelKeys []string, mismatchLabelKeys []string
     """,
-    "Job": "metadata ObjectMeta, spec JobSpec, status any",
+    "Job": "metadata ObjectMeta, spec JobSpec, status JobStatus",
     "JobSpec": """
         parallelism int32, completions int32, activeDeadlineSeconds int64, podFailurePolicy any, successPolicy any,
         backoffLimit int32, backoffLimitPerIndex int32, maxFailedIndexes int32, selector LabelSelector,
         manualSelector bool, template PodTemplateSpec, ttlSecondsAfterFinished int32, completionMode string,
         suspend bool, podReplacementPolicy string, managedBy string
     """,
-    "DaemonSet": "metadata ObjectMeta, spec DaemonSetSpec, status any",
+    "DaemonSet": "metadata ObjectMeta, spec DaemonSetSpec, status DaemonSetStatus",
     "DaemonSetSpec": """
         selector LabelSelector, template PodTemplateSpec, updateStrategy DaemonSetUpdateStrategy,
         minReadySeconds int32, revisionHistoryLimit int32

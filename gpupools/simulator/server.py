@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,6 +33,8 @@ from gpupools.simulator.wire import (
     parse_target,
 )
 from gpupools.simulator.writing import Writer
+
+log = logging.getLogger(__name__)
 
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -63,6 +66,10 @@ class KubernetesApi:
             retry = error.details.get("retryAfterSeconds")
             headers = (("retry-after", str(retry)),) if retry else ()
             answer = Response(encode(error.body()), error.status, headers=headers)
+        except Exception as error:  # noqa: BLE001  # the one guard: a fault of ours is a Status too, and is logged
+            log.exception("%s %s failed", scope["method"], scope["path"])
+            text = f"Internal error occurred: {type(error).__name__}"
+            answer = Response(encode(ApiError(500, "InternalError", text).body()), 500)
         if isinstance(answer, Stream):
             await self._stream(answer, receive, send)
             return

@@ -12,6 +12,7 @@ from typing import Any
 
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.podstatus import pod_cells
+from gpupools.simulator.values import parse_time
 
 Cells = list[Any]
 
@@ -35,11 +36,6 @@ class Column:
             "description": self.description or self.name,
             "priority": 1 if self.wide else 0,
         }
-
-
-def parse_time(text: str) -> datetime:
-    """Read a time of the API."""
-    return datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def human_duration(seconds: float) -> str:

@@ -11,6 +11,7 @@ from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Kind, Object
 from gpupools.simulator.problems import shown
 from gpupools.simulator.schema import STRUCTS
+from gpupools.simulator.values import parse_time
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -25,6 +26,7 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
     "Time": ((str,), "v1.Time"),
     "Quantity": ((str, int, float), "resource.Quantity"),
     "IntOrString": ((str, int), "intstr.IntOrString"),
+    "object": ((dict,), "map[string]interface {}"),
 }
 
 
@@ -90,7 +92,9 @@ def _walk_struct(value: Any, struct: str, path: str, dotted: str, unknown: list[
         elif type_ == "any":
             continue
         elif value[key] is None:
-            del value[key]
+            # The one time that Kubernetes writes out although it is never set.
+            if key != "lastProbeTime":
+                del value[key]
         else:
             _walk(value[key], type_, here, f"{struct}.{plain}", plain, unknown)
 
@@ -100,6 +104,10 @@ def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: l
         allowed, go_name = _SCALARS[type_]
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
             raise _WrongType(_mismatch(value, named, go_name))
+        if type_ == "Time":
+            _check_time(value)
+        elif type_.startswith("int") and not -(2**63) <= value < 2**63:
+            raise _WrongType(f"json: cannot unmarshal number {value} into Go struct field {named} of type {go_name}")
     elif type_ == "any":
         return
     elif type_.startswith("[]"):
@@ -120,6 +128,16 @@ def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: l
         raise _WrongType(_mismatch(value, named, _go_name(type_)))
     else:
         _walk_struct(value, type_, path, dotted, unknown)
+
+
+def _check_time(text: str) -> None:
+    try:
+        moment = parse_time(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        layout = "2006-01-02T15:04:05Z07:00"
+        raise _WrongType(f'parsing time "{text}" as "{layout}": cannot parse "{text}" as "2006"')
 
 
 def _go_name(type_: str) -> str:

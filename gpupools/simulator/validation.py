@@ -70,6 +70,10 @@ def _check_metadata(row: Kind, obj: Object, problems: Problems) -> None:
         found = names.label_problems(name) if row.kind in _LABEL_NAMED else names.subdomain_problems(name)
         problems.extend(wrong("metadata.name", name, text) for text in found)
     check_labels(meta.get("labels"), "metadata.labels", problems)
+    for index, owner in enumerate(meta.get("ownerReferences") or ()):
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not owner.get(field):
+                problems.add(required(f"metadata.ownerReferences[{index}].{field}", "must not be empty"))
     notes = meta.get("annotations")
     if notes is not None and not isinstance(notes, dict):
         problems.add(wrong("metadata.annotations", notes, "must be a map"))

@@ -19,6 +19,11 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def parse_time(text: str) -> datetime:
+    """Read a time of the API; ValueError when it is none."""
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
 def copy_of(value: Any) -> Any:
     """Return a copy of decoded JSON that shares no dict and no list with the original."""
     if isinstance(value, dict):

@@ -77,7 +77,7 @@ class Writer:
             raise bad_request("the patched object has no metadata")
         mode = request.query.get("fieldValidation", "")
         headers = check_fields(target.row, patched, mode, what="patch", patch=patch)
-        self._check_identity(target, patched)
+        self._check_identity(target, patched, named=True)
         return Response(presenter.one(self._update(request, target, patched, request.manager)), headers=headers)
 
     def _patch_body(self, request: Request, media: str) -> Any:
@@ -210,7 +210,7 @@ class Writer:
         meta = obj.setdefault("metadata", {})
         if not isinstance(meta, dict):
             raise bad_request("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
-        self._check_identity(target, obj)
+        self._check_identity(target, obj, named=True)
         obj = copy_of(obj)
         if target.row.namespaced:
             obj["metadata"].setdefault("namespace", target.namespace)
@@ -218,8 +218,11 @@ class Writer:
                 raise bad_request("an empty namespace may not be set during creation")
         return obj
 
-    def _check_identity(self, target: Target, obj: Object) -> None:
+    def _check_identity(self, target: Target, obj: Object, *, named: bool = False) -> None:
+        """Check what an object says of itself against the URL; ``named``: it has to say its name."""
         meta = obj.get("metadata") or {}
+        if target.name and not meta.get("name") and named:
+            raise bad_request("the name of the object (based on URL) was undeterminable: name must be provided")
         if target.name and meta.get("name", target.name) != target.name:
             raise bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})"
