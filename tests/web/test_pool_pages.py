@@ -210,3 +210,10 @@ def test_deleting_a_pool_with_nodes_needs_force_and_says_what_goes(visitor: Visi
     answer = browser.post("/c/cloud/node-pools/vision/delete/", {"reason": "old", "force": "on"})
     assert answer["Location"] == "/c/cloud/node-pools/"
     assert NodePool.objects.get().state == NodePool.State.DELETING
+
+
+def test_nodes_of_acks_pools_are_not_offered_on_plain_kubernetes(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node("free"), a_node("acks", labels={"alibabacloud.com/nodepool-id": "np1"})])
+    page = Page(visitor(Role.OPERATOR).get("/c/lab/create-node-pool/").content.decode())
+    assert [attrs["value"] for attrs in page.all("input", name="node_names")] == ["free"]
+    assert "1 node belongs to a node pool of ACK" in page.text

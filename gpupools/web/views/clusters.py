@@ -45,7 +45,9 @@ class CredentialsForm(ConsoleForm):
         max_length=64,
         help_text=gettext_lazy("As on the cluster's page of the ACK console, for instance c8155823d0574…"),
     )
-    ack_region = forms.CharField(label=gettext_lazy("Region"), required=False, max_length=64, help_text="cn-shanghai")
+    ack_region = forms.CharField(
+        label=gettext_lazy("Region"), required=False, max_length=64, help_text=gettext_lazy("For instance cn-shanghai.")
+    )
     ack_access_key_id = forms.CharField(label=gettext_lazy("AccessKey id"), required=False, max_length=128)
     ack_access_key_secret = forms.CharField(
         label=gettext_lazy("AccessKey secret"),

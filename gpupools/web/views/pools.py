@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from gpupools.domain.instances import INSTANCE_TYPES
 from gpupools.domain.labels import EFFECTS
-from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
+from gpupools.domain.modes import ACK_POOL_LABEL, CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
 from gpupools.errors import Missing
 from gpupools.models import Cluster, NodePool, Role
 from gpupools.services import nodes, pools
@@ -178,9 +178,10 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     """Make a node pool: typed mode, policy, instance types or nodes, labels, taints."""
     actor, here = actor_of(request), cluster_of(request, cluster)
     actor.require(Role.OPERATOR, here)
-    free = []
+    free, loose = [], []
     if here.provider == Cluster.Provider.KUBERNETES:
-        free = [line for line in node_lines(actor, here, nodes.listing(actor, here)) if not line.facts.pool]
+        loose = [line for line in node_lines(actor, here, nodes.listing(actor, here)) if not line.facts.pool]
+        free = [line for line in loose if ACK_POOL_LABEL not in line.facts.node.labels]
     form = PoolForm(request.POST or None, free=free)
     if request.method == "POST":
         made = attempt(form, lambda: pools.create(actor, here, **form.wishes(here)))
@@ -193,6 +194,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
         "modes": mode_choices(here),
         "policies": POLICY_TEXTS,
         "free": free,
+        "of_ack": len(loose) - len(free),
         "instance_types": INSTANCE_TYPES,
         "effects": EFFECTS,
         "chosen_types": form["instance_types"].value() or (),
