@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-
-import msgspec
+from fractions import Fraction
 
 from gpupools.domain.annotations import UNREADABLE, claims
-from gpupools.domain.asks import effective_requests, limit_of
+from gpupools.domain.asks import effective_requests
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, TOPOLOGY_GPU, Mode
 
@@ -59,17 +58,27 @@ def unit_mib(node: GpuNode) -> int | None:
 class _Card:
     """One card while pods are being added to it."""
 
-    __slots__ = ("cards", "core", "holdings", "memory", "releasing")
+    __slots__ = ("cards", "core", "core_held", "held", "holdings", "memory", "releasing", "rescaled")
 
     def __init__(self) -> None:
-        self.memory = self.releasing = self.core = self.cards = 0
+        self.memory = self.releasing = self.core = self.cards = self.held = self.core_held = 0
+        self.rescaled = Fraction(0)  # of what is held, the part that was given when a card had other units
         self.holdings: list[Holding] = []
 
-    def add(self, holding: Holding) -> None:
-        self.memory += holding.memory_units
-        self.releasing += holding.memory_units if holding.releasing else 0
-        self.core += holding.core_percent
+    def add(self, holding: Holding, *, ratio: Fraction | None = None) -> None:
+        """Add what a pod holds; ``ratio`` is the card's units now by its units then, where they differ."""
+        memory, core = holding.memory_units, holding.core_percent
+        self.memory += memory
+        self.core += core
         self.cards += holding.cards
+        if holding.releasing:
+            self.releasing += memory
+        else:
+            self.core_held += core
+            if ratio is None:
+                self.held += memory
+            else:
+                self.rescaled += memory * ratio
         self.holdings.append(holding)
 
 
@@ -100,11 +109,23 @@ class _Fold:
 
     def add(self, pod: Pod) -> None:
         """Add a pod that is bound to this node and not finished."""
-        if units := limit_of(pod.ask, GPU_MEM):
-            self._add_share(pod, units)
-        elif core := limit_of(pod.ask, GPU_CORE):
+        units = core = 0
+        whole = False
+        for container in pod.ask.containers:
+            limits, requests = container.limits, container.requests
+            if limits:
+                units += limits.get(GPU_MEM, 0)
+                core += limits.get(GPU_CORE, 0)
+            whole = whole or EXCLUSIVE_GPU in requests or TOPOLOGY_GPU in requests
+        if units:
+            self._add_share(pod, units, core)
+        elif core:
             # Compute without memory gets no card from ACK, but the scheduler counts it on the node.
             self._keep(_holding(pod, core=core), former=not self.node.core_percent, placed=False)
+        if whole or pod.ask.init_containers or pod.ask.overhead:
+            self._add_whole(pod)
+
+    def _add_whole(self, pod: Pod) -> None:
         requests = effective_requests(pod.ask)
         if count := requests.get(TOPOLOGY_GPU, 0):
             self._add_topology(pod, count)
@@ -114,21 +135,21 @@ class _Fold:
             if not in_mode:
                 self._warn_former(pod, f"{count} whole {_plural(count, 'card')}")
 
-    def _add_share(self, pod: Pod, units: int) -> None:
+    def _add_share(self, pod: Pod, units: int, asked_core: int) -> None:
         claim = claims(pod.annotations, asked_units=units)
         if claim.problem:
             self._warn(UNREADABLE, f"{_name(pod)} has an allocation that cannot be read.", pod)
-        claimed = sum(claim.memory_units.values()) if claim.memory_units else units
-        asked_core = limit_of(pod.ask, GPU_CORE)
-        core = sum(claim.core_percent.values()) or asked_core
+        memory, core = claim.memory_units, claim.core_percent
+        claimed = sum(memory.values()) if memory else units
         if not self.shared:
-            self._keep(_holding(pod, memory=claimed, core=core), former=True)
-            cards = ", ".join(f"GPU{index}" for index in sorted(claim.memory_units)) or "an unknown card"
+            held_core = sum(core.values()) or asked_core
+            self._keep(_holding(pod, memory=claimed, core=held_core), former=True)
+            cards = ", ".join(f"GPU{index}" for index in sorted(memory)) or "an unknown card"
             self._warn_former(pod, f"{claimed} memory {_plural(claimed, 'unit')} on {cards}")
             self.orphan += claimed
             return
-        if not claim.memory_units:
-            self._keep(_holding(pod, memory=units, core=core), placed=False)
+        if not memory:
+            self._keep(_holding(pod, memory=units, core=sum(core.values()) or asked_core), placed=False)
             self.pending += units
             return
         if claimed != units:
@@ -137,23 +158,31 @@ class _Fold:
                 f"{_name(pod)} asks for {units} memory {_plural(units, 'unit')}, but its allocation says {claimed}.",
                 pod,
             )
-        # Compute is given on the cards of the memory, so a missing word on it leaves only one place for it.
-        per_card = asked_core // len(claim.memory_units)
-        self._place_share(pod, claim.memory_units, claim.core_percent or dict.fromkeys(claim.memory_units, per_card))
-        if any(was != self.card_units for index, was in claim.card_units.items() if index in claim.memory_units):
-            was = next(was for was in claim.card_units.values() if was != self.card_units)
-            self._warn(
-                UNIT_CHANGED,
-                f"{_name(pod)} was bound when a card had {was} memory units; it has {self.card_units} now.",
-                pod,
-            )
+        if asked_core and not core:
+            # Compute is given on the cards of the memory, so a missing word on it leaves only one place for it.
+            core = dict.fromkeys(memory, asked_core // len(memory))
+        self._place_share(pod, memory, core, claim.card_units)
 
-    def _place_share(self, pod: Pod, memory: Mapping[int, int], core: Mapping[int, int]) -> None:
-        indexes = sorted(memory.keys() | core.keys())
+    def _place_share(
+        self, pod: Pod, memory: Mapping[int, int], core: Mapping[int, int], card_units: Mapping[int, int]
+    ) -> None:
+        if len(memory) == 1 and core.keys() <= memory.keys():
+            (index,) = memory
+            indexes = [index]
+            total = part = _holding(pod, memory=memory[index], core=core.get(index, 0))
+        else:
+            indexes = sorted(memory.keys() | core.keys())
+            total = _holding(pod, memory=sum(memory.values()), core=sum(core.values()))
+            part = None
+        changed = 0
         for index in indexes:
             if index < self.count:
-                self.cards[index].add(_holding(pod, memory=memory.get(index, 0), core=core.get(index, 0)))
-        self._keep(_holding(pod, memory=sum(memory.values()), core=sum(core.values())))
+                was = card_units.get(index, 0)
+                ratio = Fraction(self.card_units, was) if was > 0 and was != self.card_units else None
+                changed = was if ratio is not None else changed
+                share = part or _holding(pod, memory=memory.get(index, 0), core=core.get(index, 0))
+                self.cards[index].add(share, ratio=ratio)
+        self._keep(total)
         if strays := [index for index in indexes if index >= self.count]:
             stray_units = sum(memory.get(index, 0) for index in strays)
             self.unplaced.append(_holding(pod, memory=stray_units, core=sum(core.get(index, 0) for index in strays)))
@@ -161,6 +190,13 @@ class _Fold:
             for index in strays:
                 self.strays[index] = self.strays.get(index, 0) + memory.get(index, 0)
             self._warn_strays(pod, strays)
+        if changed:
+            self._warn(
+                UNIT_CHANGED,
+                f"{_name(pod)} was bound when a card had {changed} memory units; it has {self.card_units} now, "
+                "and ACK's scheduler counts it in proportion.",
+                pod,
+            )
 
     def _add_topology(self, pod: Pod, count: int) -> None:
         if not self.topology:
@@ -264,6 +300,8 @@ class _Fold:
             cards_used=card.cards,
             healthy=index not in self.node.unhealthy,
             holdings=tuple(card.holdings),
+            memory_units_held=card.held + math.ceil(card.rescaled) if card.rescaled else card.held,
+            core_percent_held=card.core_held,
         )
 
 
@@ -326,48 +364,6 @@ def fold_all(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> dict[str, NodeAll
     """Fold a cluster. Only GPU nodes have an entry."""
     by_node = holders(pods)
     return {node.name: fold_holders(node, by_node.get(node.name, ())) for node in nodes if node.is_gpu}
-
-
-class ModeTotals(msgspec.Struct, frozen=True):
-    """Sums over nodes: of one mode, or of all when ``mode`` is None in ``Totals.all``."""
-
-    mode: Mode | None = None
-    nodes: int = 0
-    cards: int = 0
-    cards_used: int = 0
-    cards_releasing: int = 0
-    memory_units: int = 0
-    memory_units_used: int = 0
-    memory_units_releasing: int = 0
-    memory_units_pending: int = 0
-    memory_units_orphan: int = 0
-    core_percent: int = 0
-    core_percent_used: int = 0
-
-
-class Totals(msgspec.Struct, frozen=True):
-    """Sums per mode, in the order of ``Mode`` with the unknown mode last, and over everything."""
-
-    modes: tuple[ModeTotals, ...]
-    all: ModeTotals
-
-
-_SUMMED = tuple(name for name in ModeTotals.__struct_fields__ if name not in {"mode", "nodes"})
-
-
-def totals(allocations: Iterable[NodeAllocation]) -> Totals:
-    """Sum allocations per mode; modes without a node are left out."""
-    groups: dict[Mode | None, list[NodeAllocation]] = {mode: [] for mode in (*Mode, None)}
-    for allocation in allocations:
-        groups[allocation.mode].append(allocation)
-    everything = [allocation for group in groups.values() for allocation in group]
-    modes = tuple(_sum(mode, group) for mode, group in groups.items() if group)
-    return Totals(modes=modes, all=_sum(None, everything))
-
-
-def _sum(mode: Mode | None, group: list[NodeAllocation]) -> ModeTotals:
-    sums = {name: sum(getattr(allocation, name) for allocation in group) for name in _SUMMED}
-    return ModeTotals(mode=mode, nodes=len(group), **sums)
 
 
 def difference(old: Mapping[str, NodeAllocation], new: Mapping[str, NodeAllocation]) -> frozenset[str]:

@@ -6,6 +6,7 @@ A reading never fails: what cannot be read is a claim with a problem code. This 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -59,11 +60,13 @@ def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
     ``asked_units`` is the pod's limit of gpu-mem: the amount behind an old card index that stands alone.
     """
     problem = ""
-    memory = _share(annotations.get(ALLOCATION, ""))
-    if memory is None:
-        memory, problem = {}, UNREADABLE
+    text = annotations.get(ALLOCATION)
+    memory = _share(text) if text else None
+    if text and memory is None:
+        problem = UNREADABLE
     if memory:
-        core = _share(annotations.get(CORE_PERCENTAGE, ""))
+        core_text = annotations.get(CORE_PERCENTAGE)
+        core = _share(core_text) if core_text else {}
         return Claim(
             memory_units=memory,
             core_percent=core or {},
@@ -86,10 +89,12 @@ def _number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 
 
+@lru_cache(maxsize=4096)
 def _share(text: str) -> dict[int, int] | None:
-    """Sum ``{container: {card: amount}}`` over containers; empty without the annotation, None when unreadable."""
-    if not text:
-        return {}
+    """Sum ``{container: {card: amount}}`` over containers; None when unreadable.
+
+    A fleet has few different texts, so each is read once; nobody changes what is returned.
+    """
     try:
         read = _shares.decode(text)
     except msgspec.DecodeError:
@@ -104,6 +109,7 @@ def _share(text: str) -> dict[int, int] | None:
     return total
 
 
+@lru_cache(maxsize=4096)
 def _card_units(text: str) -> dict[int, int]:
     try:
         read = _units.decode(text) if text else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpupools.domain.gpus import Ask, ContainerAsk
+from gpupools.domain.gpus import Ask, ContainerAsk, HostPort
 from gpupools.domain.modes import GPU_CORE, GPU_MEM
 
 SHARE_COUNT_LABEL = "aliyun.com/gpu-count"  # on a pod: its share is spread evenly over that many cards
@@ -62,3 +62,10 @@ def card_count(ask: Ask) -> int:
     """Return over how many cards a shared ask is spread: its label, 1 without one or with an unusable one."""
     text = ask.labels.get(SHARE_COUNT_LABEL, "")
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+
+
+def host_ports(ask: Ask) -> tuple[HostPort, ...]:
+    """Return the ports of the node that a pod takes while it runs: its containers' and its sidecars'."""
+    ports = [port for container in ask.containers for port in container.ports]
+    ports += [port for container in ask.init_containers if container.restartable for port in container.ports]
+    return tuple(ports)

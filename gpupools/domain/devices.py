@@ -18,7 +18,7 @@ from gpupools.domain.modes import (
     PlacementPolicy,
 )
 from gpupools.domain.topology import best_cards
-from gpupools.domain.verdicts import NodeState, Rejection, Verdict
+from gpupools.domain.verdicts import NO_ROOM, NodeState, Rejection, Verdict
 from gpupools.domain.wishes import Wish
 
 # ACK's score of a choice: up to 30 points for how full (or empty) the cards get, 70 divided by the square of
@@ -56,25 +56,31 @@ def _rejected(state: NodeState, rejection: Rejection) -> Verdict:
 
 
 def _judge_shares(wanted: Wish, state: NodeState) -> Verdict:
-    node, gpus = state.node, state.allocation.gpus
-    name = node.name
+    node, rooms = state.node, state.rooms
+    memory, core, count = wanted.memory_units, wanted.core_percent, wanted.cards
     cap = node.labels.get(MAX_PODS_LABEL)
     if cap is not None:
         if not (cap.isascii() and cap.isdigit()):
             reason = f"node(s) had an invalid value of label {MAX_PODS_LABEL}"
-            return _rejected(state, Rejection(name, "device", reason, unresolvable=True))
-        gpus = tuple(gpu for gpu in gpus if len(_staying(gpu)) < int(cap))
-        if not gpus:
+            return _rejected(state, Rejection(node.name, "device", reason, unresolvable=True))
+        crowded = [len(_staying(gpu)) >= int(cap) for gpu in state.allocation.gpus]
+        if all(crowded):
             reason = "The number of pods per gpu device has reached the maximum allowed"
-            return _rejected(state, Rejection(name, "device", reason))
-    if not wanted.memory_units:
+            return _rejected(state, Rejection(node.name, "device", reason))
+        rooms = tuple(NO_ROOM if full else room for room, full in zip(rooms, crowded, strict=True))
+    if not memory:
         reason = f"reqeust resources must include {GPU_MEM}"  # ACK's spelling
-        return _rejected(state, Rejection(name, "mode", reason, unresolvable=True))
-    if bool(wanted.core_percent) != bool(node.core_percent):
+        return _rejected(state, Rejection(node.name, "mode", reason, unresolvable=True))
+    if (core > 0) != (GPU_CORE in node.allocatable and node.core_percent > 0):
         reason = "node(s) owns gpu resources are not matched that pod requests"
-        return _rejected(state, Rejection(name, "mode", reason, unresolvable=True))
-    fitting = [gpu for gpu in gpus if gpu.healthy and _takes(wanted, gpu)]
-    if len(fitting) < wanted.cards:
+        return _rejected(state, Rejection(node.name, "mode", reason, unresolvable=True))
+    fitting = [index for index, room in enumerate(rooms) if room >= memory]
+    if core:
+        fitting = [index for index in fitting if state.core_rooms[index] >= core]
+    if wanted.whole_device:
+        gpus = state.allocation.gpus
+        fitting = [index for index in fitting if rooms[index] == memory == gpus[index].memory_units]
+    if len(fitting) < count:
         return _rejected(state, _no_room(wanted, state))
     return _choose(wanted, state, fitting)
 
@@ -83,78 +89,69 @@ def _staying(gpu: Gpu) -> list[Holding]:
     return [holding for holding in gpu.holdings if not holding.releasing]
 
 
-def _memory_held(gpu: Gpu) -> int:
-    return gpu.memory_units_used - gpu.memory_units_releasing
-
-
-def _core_held(gpu: Gpu) -> int:
-    if not gpu.core_percent_used:
-        return 0
-    return sum(holding.core_percent for holding in gpu.holdings if not holding.releasing)
-
-
-def _takes(wanted: Wish, gpu: Gpu) -> bool:
-    held = gpu.memory_units_used - gpu.memory_units_releasing
-    if wanted.memory_units > gpu.memory_units - held:
-        return False
-    if wanted.core_percent and wanted.core_percent > gpu.core_percent - _core_held(gpu):
-        return False
-    return not wanted.whole_device or (held == 0 and wanted.memory_units == gpu.memory_units)
-
-
 def _no_room(wanted: Wish, state: NodeState) -> Rejection:
     node = state.node
     if wanted.whole_device:
         reason = "Pod's RequireWholeGPU is true and not available devices can be fully occupied by it"
     else:
         reason = "node(s) didn't have enough device resources to allocate"
-    best = max((gpu.memory_units - _memory_held(gpu) for gpu in state.allocation.gpus if gpu.healthy), default=0)
+    best = max(state.rooms, default=0)
     resource, asked, free = GPU_MEM, wanted.memory_units, node.memory_units - state.requested.get(GPU_MEM, 0)
     if wanted.core_percent and wanted.memory_units <= best:
-        cores = [gpu.core_percent - _core_held(gpu) for gpu in state.allocation.gpus if gpu.healthy]
-        if wanted.core_percent > max(cores, default=0):
-            resource, asked, best = GPU_CORE, wanted.core_percent, max(cores, default=0)
+        core_best = max(state.core_rooms, default=0)
+        if wanted.core_percent > core_best:
+            resource, asked, best = GPU_CORE, wanted.core_percent, core_best
             free = node.core_percent - state.requested.get(GPU_CORE, 0)
     return Rejection(node.name, "device", reason, resource, asked, max(0, free), max(0, best))
 
 
-def _choose(wanted: Wish, state: NodeState, fitting: Sequence[Gpu]) -> Verdict:
+def _choose(wanted: Wish, state: NodeState, fitting: list[int]) -> Verdict:
     """Take the cards with the best score; equal cards are equal to ACK too, so all of them are the tie set."""
-    spread = state.node.policy is PlacementPolicy.SPREAD
-    parts, whole = [], 1
-    for gpu in fitting:
-        # A card's fill is a fraction with the same denominator on every card of a node: compare numerators.
-        filled = _memory_held(gpu) + wanted.memory_units
-        part, whole = (gpu.memory_units - filled if spread else filled), gpu.memory_units
-        if wanted.core_percent:
-            core = _core_held(gpu) + wanted.core_percent
-            core = gpu.core_percent - core if spread else core
-            part, whole = part * gpu.core_percent + core * gpu.memory_units, 2 * whole * gpu.core_percent
-        parts.append((-part, gpu.index, gpu))
-    parts.sort(key=lambda entry: entry[:2])
-    count = wanted.cards
-    taken, edge = parts[:count], parts[count - 1][0]
-    tied = [entry for entry in parts if entry[0] == edge]
-    sure = [entry for entry in taken if entry[0] != edge]
-    numerator, denominator = -sum(entry[0] for entry in taken), whole * count
+    node, gpus = state.node, state.allocation.gpus
+    memory, core, count = wanted.memory_units, wanted.core_percent, wanted.cards
+    # What stays free of a card is a fraction with the same denominator on every card of a node: its numerator ranks.
+    whole = gpus[0].memory_units
+    if core:
+        units, percent = whole, gpus[0].core_percent
+        whole = 2 * units * percent
+        left = {
+            index: (state.rooms[index] - memory) * percent + (state.core_rooms[index] - core) * units
+            for index in fitting
+        }
+    else:
+        left = {index: state.rooms[index] - memory for index in fitting}
+    spread = node.policy is PlacementPolicy.SPREAD
+    if count == 1:
+        edge = max(left.values()) if spread else min(left.values())
+        tied = [index for index in fitting if left[index] == edge]
+        taken, sum_left = tied[:1], edge
+    else:
+        # The sort is stable: of equal cards the lowest index comes first.
+        taken = sorted(fitting, key=left.__getitem__, reverse=spread)[:count]
+        edge = left[taken[-1]]
+        sure = [index for index in taken if left[index] != edge]
+        tied = sorted([*sure, *(index for index in fitting if left[index] == edge)])
+        sum_left = sum(left[index] for index in taken)
+        taken.sort()
+    denominator = whole * count
+    numerator = sum_left if spread else denominator - sum_left
     squares = count * count
     score = (FILL_POINTS * numerator * squares + CARD_POINTS * denominator) / (denominator * squares)
+    waits_for = _waiting(wanted, [gpus[index] for index in taken]) if state.allocation.memory_units_releasing else 0
+    return Verdict(node.name, True, (), tuple(taken), score, tuple(tied), 0, waits_for)
+
+
+def _waiting(wanted: Wish, gpus: Sequence[Gpu]) -> int:
+    """Count the terminating pods on cards that have room only without them."""
     waiting = {
         holding.uid
-        for _, _, gpu in taken
+        for gpu in gpus
         if gpu.memory_units_used + wanted.memory_units > gpu.memory_units
         or (wanted.core_percent and gpu.core_percent_used + wanted.core_percent > gpu.core_percent)
         for holding in gpu.holdings
         if holding.releasing
     }
-    return Verdict(
-        state.node.name,
-        True,
-        cards=tuple(sorted(entry[1] for entry in taken)),
-        score=score,
-        tie_set=tuple(sorted(entry[1] for entry in (*sure, *tied))),
-        waits_for=len(waiting),
-    )
+    return len(waiting)
 
 
 def _judge_topology(wanted: Wish, state: NodeState) -> Verdict:

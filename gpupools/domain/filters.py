@@ -1,4 +1,4 @@
-"""kube-scheduler's node filters: unschedulable, node name, taints, affinity, resources. Pure yes or why not.
+"""kube-scheduler's node filters: unschedulable, node name, taints, affinity, ports, resources. Yes or why not.
 
 Each filter returns the rejections of one node, none when it passes. It knows no card.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from gpupools.domain.gpus import AffinityTerm, Ask, GpuNode, Requirement, Taint, Toleration
+from gpupools.domain.gpus import AffinityTerm, Ask, GpuNode, HostPort, Requirement, Taint, Toleration
 from gpupools.domain.modes import GPU_RESOURCES
 from gpupools.domain.verdicts import NodeState, Rejection
 from gpupools.domain.wishes import NODE_NAME_FIELD, Wish
@@ -15,6 +15,7 @@ from gpupools.domain.wishes import NODE_NAME_FIELD, Wish
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+EVERY_ADDRESS = frozenset({"", "0.0.0.0"})  # noqa: S104  # compared with, never bound
 PODS = "pods"
 
 Rejections = tuple[Rejection, ...]
@@ -140,6 +141,19 @@ def matching_labels(wanted: Wish, state: NodeState) -> Rejections:
     return (Rejection(state.node.name, "affinity", reason, unresolvable=True),)
 
 
+def free_ports(wanted: Wish, state: NodeState) -> Rejections:
+    """A port of the node can be had once per protocol and address; no address stands for all of them."""
+    if not wanted.ports or not any(_collide(port, taken) for port in wanted.ports for taken in state.ports):
+        return PASSED
+    return (Rejection(state.node.name, "ports", "node(s) didn't have free ports for the requested pod ports"),)
+
+
+def _collide(one: HostPort, other: HostPort) -> bool:
+    if (one.port, one.protocol) != (other.port, other.protocol):
+        return False
+    return one.ip == other.ip or one.ip in EVERY_ADDRESS or other.ip in EVERY_ADDRESS
+
+
 def enough_resources(wanted: Wish, state: NodeState) -> Rejections:
     """Every requested resource must be free on the node as a whole: the one filter that gives several reasons."""
     node, requested = state.node, state.requested
@@ -174,5 +188,6 @@ NODE_FILTERS: tuple[Callable[[Wish, NodeState], Rejections], ...] = (
     right_name,
     tolerated_taints,
     matching_labels,
+    free_ports,
     enough_resources,
 )

@@ -135,6 +135,14 @@ class GpuNode(msgspec.Struct, frozen=True):
         return named or any(name in self.allocatable or name in self.capacity for name in resources)
 
 
+class HostPort(msgspec.Struct, frozen=True):
+    """A port of the node that a container wants; ``ip`` empty or 0.0.0.0 stands for every address."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = ""
+
+
 class ContainerAsk(msgspec.Struct, frozen=True):
     """What one container asks for; same units as ``GpuNode.allocatable``. ``restartable``: a sidecar init container."""
 
@@ -142,6 +150,7 @@ class ContainerAsk(msgspec.Struct, frozen=True):
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     restartable: bool = False
+    ports: tuple[HostPort, ...] = ()
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -205,7 +214,11 @@ class Holding(msgspec.Struct, frozen=True):
 
 
 class Gpu(msgspec.Struct, frozen=True):
-    """One card of a node with its holders. ``memory_units`` is the card's total; sums never clamp."""
+    """One card of a node with its holders. ``memory_units`` is the card's total; sums never clamp.
+
+    ``memory_units_held`` and ``core_percent_held`` are what ACK's scheduler counts: without terminating pods, and
+    memory in proportion to what the card had when each pod was bound.
+    """
 
     index: int
     memory_units: int
@@ -216,6 +229,8 @@ class Gpu(msgspec.Struct, frozen=True):
     cards_used: int = 0
     healthy: bool = True
     holdings: tuple[Holding, ...] = ()
+    memory_units_held: int = 0
+    core_percent_held: int = 0
 
 
 class Warning_(msgspec.Struct, frozen=True):

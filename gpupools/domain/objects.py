@@ -16,6 +16,7 @@ from gpupools.domain.gpus import (
     Ask,
     ContainerAsk,
     GpuNode,
+    HostPort,
     Pod,
     PreferredTerm,
     Requirement,
@@ -133,8 +134,10 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
     return Ask(
         namespace=namespace,
         name=name,
-        containers=_containers(spec.containers, f"{path}.containers"),
-        init_containers=_containers(spec.init_containers, f"{path}.initContainers"),
+        containers=_containers(spec.containers, f"{path}.containers", on_host=bool(spec.host_network)),
+        init_containers=_containers(
+            spec.init_containers, f"{path}.initContainers", on_host=bool(spec.host_network)
+        ),
         overhead=parse_resources(spec.overhead, field=f"{path}.overhead"),
         labels=dict(labels),
         node_selector=spec.node_selector or {},
@@ -154,7 +157,9 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
     )
 
 
-def _containers(containers: list[ContainerObject] | None, path: str) -> tuple[ContainerAsk, ...]:
+def _containers(
+    containers: list[ContainerObject] | None, path: str, *, on_host: bool
+) -> tuple[ContainerAsk, ...]:
     asks = []
     for index, container in enumerate(containers or ()):
         where = f"{path}[{index}].resources"
@@ -167,9 +172,16 @@ def _containers(containers: list[ContainerObject] | None, path: str) -> tuple[Co
                 requests={**limits, **requests},
                 limits=limits,
                 restartable=container.restart_policy == "Always",
+                ports=_host_ports(container, on_host=on_host) if container.ports else (),
             )
         )
     return tuple(asks)
+
+
+def _host_ports(container: ContainerObject, *, on_host: bool) -> tuple[HostPort, ...]:
+    """Return the ports of the node that a container takes; in the node's own network that is all its ports."""
+    wanted = ((p.host_port or (p.container_port if on_host else 0) or 0, p) for p in container.ports or ())
+    return tuple(HostPort(number, p.protocol or "TCP", p.host_ip or "") for number, p in wanted if number > 0)
 
 
 def _term(term: TermObject) -> AffinityTerm:

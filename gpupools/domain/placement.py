@@ -10,14 +10,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpupools.domain.allocation import fold_holders, holders
-from gpupools.domain.asks import effective_requests
+from gpupools.domain.asks import effective_requests, host_ports
 from gpupools.domain.devices import judge
 from gpupools.domain.filters import NODE_FILTERS, matches_term, untolerated
-from gpupools.domain.gpus import Ask, GpuNode, Holding, NodeAllocation, Pod
+from gpupools.domain.gpus import Ask, Gpu, GpuNode, Holding, HostPort, NodeAllocation, Pod
 from gpupools.domain.messages import failed_scheduling
 from gpupools.domain.modes import PlacementPolicy
 from gpupools.domain.validation import ack_problems, invalid_text, validate_ask
-from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict
+from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict, core_room_of, room_of
 from gpupools.domain.wishes import Wish, prefilter, wish
 
 __all__ = [
@@ -52,10 +52,20 @@ def node_states(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[NodeState
 
 def _state(node: GpuNode, pods: Sequence[Pod]) -> NodeState:
     requested: dict[str, int] = {}
+    ports: list[HostPort] = []
     for pod in pods:
         for resource, amount in effective_requests(pod.ask).items():
             requested[resource] = requested.get(resource, 0) + amount
-    return NodeState(node, fold_holders(node, pods), requested, len(pods))
+        ports += host_ports(pod.ask)
+    return _with_rooms(node, fold_holders(node, pods), requested, len(pods), tuple(ports))
+
+
+def _with_rooms(
+    node: GpuNode, allocation: NodeAllocation, requested: dict[str, int], pods: int, ports: tuple[HostPort, ...]
+) -> NodeState:
+    gpus: tuple[Gpu, ...] = allocation.gpus if node.memory_units else ()
+    core_rooms = tuple([core_room_of(gpu) for gpu in gpus]) if node.core_percent else ()
+    return NodeState(node, allocation, requested, pods, ports, tuple([room_of(gpu) for gpu in gpus]), core_rooms)
 
 
 def preview(
@@ -167,7 +177,8 @@ def take(state: NodeState, ask: Ask, cards: Sequence[int]) -> NodeState:
     requested = dict(state.requested)
     for resource, amount in wanted.requests:
         requested[resource] = requested.get(resource, 0) + amount
-    return NodeState(state.node, _with_pod(state.allocation, wanted, cards), requested, state.pods + 1)
+    allocation = _with_pod(state.allocation, wanted, cards)
+    return _with_rooms(state.node, allocation, requested, state.pods + 1, state.ports + wanted.ports)
 
 
 def _with_pod(allocation: NodeAllocation, wanted: Wish, cards: Sequence[int]) -> NodeAllocation:
@@ -193,6 +204,8 @@ def _with_pod(allocation: NodeAllocation, wanted: Wish, cards: Sequence[int]) ->
             core_percent_used=gpu.core_percent_used + share.core_percent,
             cards_used=gpu.cards_used + share.cards,
             holdings=(*gpu.holdings, share),
+            memory_units_held=gpu.memory_units_held + share.memory_units,
+            core_percent_held=gpu.core_percent_held + share.core_percent,
         )
     return msgspec.structs.replace(
         allocation,

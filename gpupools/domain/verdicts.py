@@ -4,23 +4,43 @@ from __future__ import annotations
 
 import msgspec
 
-from gpupools.domain.gpus import GpuNode, NodeAllocation
+from gpupools.domain.gpus import Gpu, GpuNode, HostPort, NodeAllocation
 from gpupools.errors import FieldError
 
 
+NO_ROOM = -1
+
+
 class NodeState(msgspec.Struct, frozen=True):
-    """A node with all that is taken of it. ``requested`` is what the scheduler counts, ``pods`` how many it counts."""
+    """A node with all that is taken of it. ``requested`` is what the scheduler counts, ``pods`` how many it counts.
+
+    ``rooms`` and ``core_rooms`` are what ACK's scheduler would still give of each card, in memory units and per
+    cent: ``NO_ROOM`` for an unhealthy card. ``ports`` are the ports of the node that pods have taken.
+    """
 
     node: GpuNode
     allocation: NodeAllocation
     requested: dict[str, int] = {}
     pods: int = 0
+    ports: tuple[HostPort, ...] = ()
+    rooms: tuple[int, ...] = ()
+    core_rooms: tuple[int, ...] = ()
+
+
+def room_of(gpu: Gpu) -> int:
+    """Return the memory units of a card that ACK's scheduler would still give; an over-full card has none."""
+    return max(0, gpu.memory_units - gpu.memory_units_held) if gpu.healthy else NO_ROOM
+
+
+def core_room_of(gpu: Gpu) -> int:
+    """Return the per cent of a card's compute that ACK's scheduler would still give."""
+    return max(0, gpu.core_percent - gpu.core_percent_held) if gpu.healthy else NO_ROOM
 
 
 class Rejection(msgspec.Struct, frozen=True):
     """Why a node does not take a pod: the scheduler's sentence, a stable code, and figures.
 
-    Codes: unschedulable, name, taint, affinity, insufficient, mode, device, topology. ``asked``, ``free`` and
+    Codes: unschedulable, name, taint, affinity, ports, insufficient, mode, device, topology. ``asked``, ``free`` and
     ``best`` are amounts of ``resource``: wanted, free on the node, free on its best card. ``unresolvable``: no
     eviction could help.
     """

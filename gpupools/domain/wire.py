@@ -91,11 +91,19 @@ class Resources(Raw, frozen=True):
     requests: Quantities | None = None
 
 
+class PortObject(Raw, frozen=True):
+    container_port: int | None = None
+    host_port: int | None = None
+    host_ip: str | None = msgspec.field(default=None, name="hostIP")
+    protocol: str | None = None
+
+
 class ContainerObject(Raw, frozen=True):
     name: str | None = None
     image: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
+    ports: list[PortObject] | None = None
 
 
 class TolerationObject(Raw, frozen=True):
@@ -145,6 +153,7 @@ class PodSpecObject(Raw, frozen=True):
     tolerations: list[TolerationObject] | None = None
     overhead: Quantities | None = None
     priority: int | None = None
+    host_network: bool | None = None
 
 
 class ContainerState(Raw, frozen=True):

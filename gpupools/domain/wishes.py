@@ -11,9 +11,10 @@ from gpupools.domain.asks import (
     WHOLE_DEVICE_LABEL,
     card_count,
     effective_requests,
+    host_ports,
     limit_of,
 )
-from gpupools.domain.gpus import AffinityTerm, Ask
+from gpupools.domain.gpus import AffinityTerm, Ask, HostPort
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, TOPOLOGY_GPU
 from gpupools.domain.quantities import CPU
 
@@ -44,6 +45,7 @@ class Wish:
     topology_cards: int
     whole_device: bool
     node_names: frozenset[str] | None
+    ports: tuple[HostPort, ...]
 
     @property
     def shares(self) -> bool:
@@ -66,6 +68,7 @@ def wish(ask: Ask) -> Wish:
         topology_cards=limit_of(ask, TOPOLOGY_GPU),
         whole_device=ask.labels.get(WHOLE_DEVICE_LABEL) == WHOLE_DEVICE,
         node_names=_node_names(ask.required_terms),
+        ports=host_ports(ask),
     )
 
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from gpupools.domain import allocation as ledger
 from gpupools.domain.gpus import UNKNOWN, NodeAllocation, Picture
+from gpupools.domain.totals import totals
 from gpupools.errors import Unreachable
 from gpupools.models import AllocationPoint, Cluster
 from gpupools.services import drift, gateways, leases, pictures
@@ -184,7 +185,7 @@ def _write_history(cluster: Cluster, folds: Iterable[NodeAllocation], now: datet
                 core_percent=each.core_percent,
                 core_percent_used=each.core_percent_used,
             )
-            for each in ledger.totals(folds).modes
+            for each in totals(folds).modes
         )
     points.filter(taken_at__lt=now - KEEP_HISTORY).delete()
 

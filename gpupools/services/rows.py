@@ -11,8 +11,8 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from gpupools.domain import allocation as ledger
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation
+from gpupools.domain.totals import totals
 from gpupools.models import NodePool
 from gpupools.services.drift import drifted
 
@@ -165,8 +165,8 @@ def _holding_row(holding: Holding) -> HoldingRow:
 
 def totals_row(allocations: Iterable[NodeAllocation]) -> TotalsRow:
     """Put the sums of all nodes on the wire."""
-    totals = ledger.totals(allocations)
-    return {"modes": [msgspec.to_builtins(each) for each in totals.modes], "all": msgspec.to_builtins(totals.all)}
+    found = totals(allocations)
+    return {"modes": [msgspec.to_builtins(each) for each in found.modes], "all": msgspec.to_builtins(found.all)}
 
 
 def timestamp(taken_at: float) -> str:

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupools.domain.allocation import difference, fold, fold_all, mode_of, totals, unit_mib
+from gpupools.domain.allocation import difference, fold, fold_all, mode_of, unit_mib
 from gpupools.domain.modes import Mode
+from gpupools.domain.totals import totals
 from tests.domain.builders import COUNT, MEM, TOPOLOGY, WHOLE, a_node, a_pod, container, filled
 
 
