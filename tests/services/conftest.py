@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpupools.models import Cluster, Role
+from gpupools.models import Cluster, NodePool, Role
 from gpupools.services.access import Actor
-from tests.services.builders import a_cluster, an_actor
+from tests.domain.builders import a_pod
+from tests.services.asking import two_nodes
+from tests.services.builders import a_cluster, a_component, a_pool, an_actor
+from tests.services.showing import show
 
 
 @pytest.fixture
@@ -37,3 +40,12 @@ def stranger(db: None) -> Actor:
 def lab(db: None) -> Cluster:
     """A plain Kubernetes cluster that does not answer."""
     return a_cluster("lab")
+
+
+@pytest.fixture
+def pool(lab: Cluster, empty_redis: object) -> NodePool:
+    """Two exclusive nodes, one of them busy."""
+    a_component(lab, "ack-ai-installer")
+    pool = a_pool(lab, "shared", mode="exclusive", policy="")
+    show(lab, two_nodes(), [a_pod("busy", whole=2, on="n1", owner_kind="Job", owner_name="train")])
+    return pool

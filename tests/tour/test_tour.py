@@ -15,6 +15,7 @@ from django.core.management import CommandError, call_command
 from gpupools import clusters
 from gpupools.clusters import kubeconfig
 from gpupools.management.touring.ground import POOLS
+from tests.services.work import until
 from tests.simulator.harness import SimulatorProcess
 from tests.tour.touring import Tour, troubles
 
@@ -81,6 +82,9 @@ def test_the_tour_runs_on_a_plain_cluster_by_kubeconfig_and_leaves_it_as_it_was(
     connection = kubeconfig.parse(small.kubeconfig.read_text(), allow_loopback=True, timeout_seconds=10)
     nodes = [f"gpu-{number:02}" for number in range(1, 8)]
     with clusters.connect(connection) as kubernetes:
+        until(
+            lambda: len(kubernetes.nodes()) == 11 and all(node.ready and not node.taints for node in kubernetes.nodes())
+        )
         before = {node.name: (node.labels, node.taints, node.unschedulable) for node in kubernetes.nodes()}
         daemonsets = {each.name for each in kubernetes.workloads() if each.kind == "DaemonSet"}
     tour = Tour("--kubeconfig", str(small.kubeconfig), "--nodes", ",".join(nodes))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gpupools import clusters
 from gpupools.clusters import kubeconfig
 from gpupools.clusters.port import Kubernetes
-from gpupools.domain.gpus import GpuNode
+from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.management.touring.client import Refusal, wait_for
 from gpupools.management.touring.ground import POOL_SECONDS, Ground
 from gpupools.management.touring.report import Failed
@@ -80,8 +80,8 @@ def _put_back(kubernetes: Kubernetes, name: str, old: GpuNode) -> None:
     changed: dict[str, str | None] = {
         key: old.labels.get(key) for key in {*old.labels, *now.labels} if old.labels.get(key) != now.labels.get(key)
     }
-    remove = [taint for taint in now.taints if taint not in old.taints]
-    add = [taint for taint in old.taints if taint not in now.taints]
+    remove = [taint for taint in now.taints if taint not in old.taints and not _of_lifecycle(taint)]
+    add = [taint for taint in old.taints if taint not in now.taints and not _of_lifecycle(taint)]
     if changed or remove or add:
         kubernetes.label_node(name, labels=changed, taints_add=add, taints_remove=remove, op_id=OPERATION)
     if now.unschedulable != old.unschedulable:
@@ -89,3 +89,8 @@ def _put_back(kubernetes: Kubernetes, name: str, old: GpuNode) -> None:
     after = kubernetes.node(name)
     if after is None or after.labels != old.labels:
         raise Failed(f"node {name} does not carry the labels that it had")
+
+
+def _of_lifecycle(taint: Taint) -> bool:
+    """Tell whether a taint is Kubernetes' own word on a node's state, which comes and goes by itself."""
+    return taint.key.startswith("node.kubernetes.io/")
