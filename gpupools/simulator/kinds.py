@@ -105,6 +105,4 @@ _TABLE = (
 KINDS: Mapping[str, Kind] = {row.kind: row for row in _TABLE}
 
 # (group, version, plural) -> row, as URLs name them.
-BY_RESOURCE: Mapping[tuple[str, str, str], Kind] = {
-    (row.group, row.version, row.plural): row for row in _TABLE
-}
+BY_RESOURCE: Mapping[tuple[str, str, str], Kind] = {(row.group, row.version, row.plural): row for row in _TABLE}

@@ -20,7 +20,7 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
-# A patch without resourceVersion is tried again on a newer version as often as this; on one thread it never is.
+# A generated name that is taken is made anew this often, as the real server does.
 GENERATED_NAME_ATTEMPTS = 8
 
 

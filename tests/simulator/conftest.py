@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client, config
 
+from tests.simulator.calls import call
 from tests.simulator.harness import SimulatorProcess
 
 
@@ -44,3 +45,17 @@ def namespace(core: client.CoreV1Api) -> Iterator[str]:
     core.create_namespace({"metadata": {"name": name}})
     yield name
     core.delete_namespace(name)
+
+
+@pytest.fixture
+def here(namespace: str) -> str:
+    """The path of config maps in a fresh namespace, with one named a."""
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+@pytest.fixture
+def one(api: client.ApiClient, here: str) -> str:
+    """The path of a config map that is there."""
+    status, _ = call(api, "POST", here, {"metadata": {"name": "a", "labels": {"x": "1"}}, "data": {"k": "v"}})
+    assert status == 201
+    return f"{here}/a"

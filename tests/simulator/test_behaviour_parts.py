@@ -15,7 +15,8 @@ from gpupools.domain.modes import CHOOSABLE, MODES
 from gpupools.simulator import fleet
 from gpupools.simulator.addons import CATALOGUE, DEVICE_PLUGIN_NEEDS, DEVICE_PLUGINS
 from gpupools.simulator.devices import reported
-from gpupools.simulator.machines import address, hardware_of, link_bandwidths, link_types
+from gpupools.simulator.hardware import hardware_of
+from gpupools.simulator.machines import address, link_bandwidths, link_types
 from gpupools.simulator.nvidiasmi import VisibleCard, run
 from gpupools.simulator.programs import Situation, program
 from gpupools.simulator.shell import Step
