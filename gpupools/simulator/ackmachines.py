@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from gpupools.simulator.ackstate import AckState, Record
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.hardware import hardware_of
 from gpupools.simulator.kinds import Object
-from gpupools.simulator.machines import INSTANCE_ID_LABEL, Place, hardware_of, node_object
+from gpupools.simulator.machines import INSTANCE_ID_LABEL, Place, node_object
 from gpupools.simulator.records import condition_is, controller_of, finished
 from gpupools.simulator.store import Store
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gpupools.domain.labels import ACK_REFUSES, EFFECTS, MOST_LABELS, key_problem, value_problem
-from gpupools.simulator.machines import hardware_of
+from gpupools.simulator.hardware import hardware_of
 
 LONGEST_KEY, LONGEST_VALUE = 64, 128
 MOST_INSTANCE_TYPES = 10

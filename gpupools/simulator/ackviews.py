@@ -9,7 +9,7 @@ from typing import Any
 from gpupools.simulator.ackcloud import AckCloud
 from gpupools.simulator.ackstate import Record
 from gpupools.simulator.addons import Addon
-from gpupools.simulator.machines import hardware_of
+from gpupools.simulator.hardware import hardware_of
 from gpupools.simulator.records import condition_is
 
 _INSTANCE_STATES = {

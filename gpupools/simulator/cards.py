@@ -13,7 +13,8 @@ from gpupools.domain.annotations import claims
 from gpupools.domain.asks import card_count, limit_of
 from gpupools.domain.gpus import ContainerAsk, Pod
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, TOPOLOGY_GPU
-from gpupools.simulator.machines import Hardware, card_bus_id, card_uuid
+from gpupools.simulator.hardware import Hardware
+from gpupools.simulator.machines import card_bus_id, card_uuid
 from gpupools.simulator.nvidiasmi import VisibleCard
 
 # Modes in which a container sees only its share of a card's memory.

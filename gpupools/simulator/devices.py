@@ -20,9 +20,10 @@ from gpupools.domain.modes import (
 )
 from gpupools.simulator.addons import ALL_DAEMONS, DEVICE_PLUGIN_NEEDS, DEVICE_PLUGINS, NAMESPACE
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.hardware import Hardware, hardware_of_node
 from gpupools.simulator.journal import Event
 from gpupools.simulator.kinds import Object
-from gpupools.simulator.machines import Hardware, hardware_of_node, link_bandwidths, link_types
+from gpupools.simulator.machines import link_bandwidths, link_types
 from gpupools.simulator.records import controller_of, ready
 from gpupools.simulator.store import Store
 

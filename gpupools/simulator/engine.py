@@ -17,11 +17,12 @@ from gpupools.simulator.daemonsets import DaemonSetController
 from gpupools.simulator.devices import DevicePlugins
 from gpupools.simulator.fleet import Fleet
 from gpupools.simulator.garbage import GarbageCollector, NamespaceController
+from gpupools.simulator.hardware import hardware_of
 from gpupools.simulator.jobs import JobController
 from gpupools.simulator.kubelet import Kubelet
 from gpupools.simulator.logs import LogBook
 from gpupools.simulator.loops import Loop
-from gpupools.simulator.machines import Place, address, hardware_of, node_object
+from gpupools.simulator.machines import Place, address, node_object
 from gpupools.simulator.nodes import NodeLifecycle
 from gpupools.simulator.records import Recorder
 from gpupools.simulator.scheduler import Scheduler

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from gpupools.simulator.addons import CATALOGUE
-from gpupools.simulator.machines import hardware_of
+from gpupools.simulator.hardware import hardware_of
 
 FLEETS = Path(__file__).parent / "fleets"
 

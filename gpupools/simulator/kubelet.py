@@ -21,10 +21,11 @@ from gpupools.simulator.cards import DEVICE_RESOURCES, Grant, grant, wants_cards
 from gpupools.simulator.clock import Clock, parse_stamp
 from gpupools.simulator.containerenv import environment
 from gpupools.simulator.containers import Container, stamp
+from gpupools.simulator.hardware import hardware_of_node
 from gpupools.simulator.journal import DELETED, Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import LogBook
-from gpupools.simulator.machines import hardware_of_node, machine_id_of
+from gpupools.simulator.machines import machine_id_of
 from gpupools.simulator.nodes import has_kubelet
 from gpupools.simulator.podruns import STOP_SECONDS, PodRun
 from gpupools.simulator.programs import Situation, program

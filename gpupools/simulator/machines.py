@@ -1,7 +1,6 @@
-"""The machines of the embedded cluster: what hardware an instance type has, and the Node object it joins with.
+"""The machines of the embedded cluster: links, bus ids, UUIDs, operating system, and the Node object they join with.
 
-Cards per instance type are the domain's table; this module adds what only a machine knows (links, bus ids, UUIDs,
-operating system). It knows no node pool and no store.
+What is inside a machine of some type is in hardware.py. It knows no node pool and no store.
 """
 
 from __future__ import annotations
@@ -12,72 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gpupools.domain.instances import BY_NAME
 from gpupools.domain.modes import CARD_COUNT_LABEL, CARD_MEMORY_LABEL, CARD_NAME_LABEL, MODE_LABEL
+from gpupools.simulator.hardware import INSTANCE_TYPE_LABEL, Hardware
 
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
 INSTANCE_ID_LABEL = "alibabacloud.com/ecs-instance-id"
 DRIVER_VERSION = "570.172.08"
 CUDA_VERSION = "12.8"
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """What is inside a machine. ``card_memory_mib`` is what the driver reports for each of its cards."""
-
-    instance_type: str
-    vcpus: int
-    memory_mib: int
-    cards: int = 0
-    card: str = ""
-    card_memory_mib: int = 0
-
-    @property
-    def family(self) -> str:
-        """Family of the instance type: ``ecs.gn6v``."""
-        return (
-            self.instance_type.partition("-")[0] if "-" in self.instance_type else self.instance_type.rsplit(".", 1)[0]
-        )
-
-    @property
-    def card_units(self) -> int:
-        """Units of gpu-mem that the device plugin counts per card: whole GiB, rounded down."""
-        return self.card_memory_mib // 1024
-
-
-_CPU_TYPES = {
-    f"ecs.{family}.{size}": Hardware(f"ecs.{family}.{size}", vcpus, vcpus * gib_per_cpu * 1024)
-    for family, gib_per_cpu in (("g7", 4), ("g8i", 4), ("c7", 2), ("r7", 8))
-    for size, vcpus in (("large", 2), ("xlarge", 4), ("2xlarge", 8), ("4xlarge", 16), ("8xlarge", 32))
-}
-# GPU types that the node pool form does not offer but a person may type.
-_MORE_GPU_TYPES = {
-    hardware.instance_type: hardware
-    for hardware in (
-        Hardware("ecs.gn6i-c4g1.xlarge", 4, 15 * 1024, 1, "Tesla-T4", 15079),
-        Hardware("ecs.gn6i-c24g1.24xlarge", 96, 372 * 1024, 4, "Tesla-T4", 15079),
-        Hardware("ecs.gn7e-c16g1.4xlarge", 16, 125 * 1024, 1, "NVIDIA-A100-SXM4-80GB", 81920),
-        Hardware("ecs.gn7e-c16g1.16xlarge", 64, 500 * 1024, 4, "NVIDIA-A100-SXM4-80GB", 81920),
-        Hardware("ecs.gn8is.2xlarge", 8, 64 * 1024, 1, "NVIDIA-L20", 46068),
-        Hardware("ecs.gn8is-4x.16xlarge", 64, 512 * 1024, 4, "NVIDIA-L20", 46068),
-    )
-}
-
-
-def hardware_of(instance_type: str) -> Hardware | None:
-    """Look an instance type up; None when nobody sells it here."""
-    known = BY_NAME.get(instance_type)
-    if known is not None:
-        return Hardware(
-            known.name, known.vcpus, known.memory_gib * 1024, known.cards, known.card, known.card_memory_mib
-        )
-    return _CPU_TYPES.get(instance_type) or _MORE_GPU_TYPES.get(instance_type)
-
-
-def hardware_of_node(node: Mapping[str, Any]) -> Hardware | None:
-    """Return the hardware behind a Node object; None for a node whose instance type nobody sells here."""
-    labels = node["metadata"].get("labels") or {}
-    return hardware_of(labels.get(INSTANCE_TYPE_LABEL, ""))
 
 
 # NVLink of the V100 machines: a hybrid cube mesh, some pairs with two links and some with one.

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.hardware import hardware_of_node
 from gpupools.simulator.journal import Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.machines import conditions as node_conditions
-from gpupools.simulator.machines import hardware_of_node
 from gpupools.simulator.records import NORMAL, Recorder, condition_is
 from gpupools.simulator.store import Store
 
