@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
+from functools import lru_cache
+from operator import attrgetter
 
 from gpupools.domain.annotations import UNREADABLE, claims
 from gpupools.domain.asks import effective_requests
@@ -50,6 +52,11 @@ def unit_mib(node: GpuNode) -> int | None:
     units = node.memory_units // cards if cards else 0
     if not card_mib or not units:
         return None
+    return _nearest_unit(card_mib, units)
+
+
+@lru_cache(maxsize=256)
+def _nearest_unit(card_mib: int, units: int) -> int | None:
     quotient = card_mib / units
     nearest = min(UNIT_SIZES_MIB, key=lambda size: abs(math.log(quotient / size)))
     return nearest if nearest / 2 < quotient < nearest * 2 else None
@@ -62,7 +69,7 @@ class _Card:
 
     def __init__(self) -> None:
         self.memory = self.releasing = self.core = self.cards = self.held = self.core_held = 0
-        self.rescaled = Fraction(0)  # of what is held, the part that was given when a card had other units
+        self.rescaled: Fraction | int = 0  # of what is held, the part that was given when a card had other units
         self.holdings: list[Holding] = []
 
     def add(self, holding: Holding, *, ratio: Fraction | None = None) -> None:
@@ -245,12 +252,13 @@ class _Fold:
         node = self.node
         if self.shared and not self.count:
             self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but no cards.")
-        gpus = tuple(self._gpu(index, card) for index, card in enumerate(self.cards))
+        gpus = tuple([self._gpu(index, card) for index, card in enumerate(self.cards)])
         if self.shared:
-            cards, cards_used = self.count, sum(1 for card in self.cards if card.holdings)
-            cards_releasing = sum(
-                1 for card in self.cards if card.holdings and all(holding.releasing for holding in card.holdings)
-            )
+            cards, held = self.count, [card for card in self.cards if card.holdings]
+            cards_used = len(held)
+            cards_releasing = 0
+            if self.releasing_memory:
+                cards_releasing = sum(all(holding.releasing for holding in card.holdings) for card in held)
         else:
             cards, cards_used, cards_releasing = node.whole_cards, self.cards_used, self.releasing_cards
             if cards_used > cards:
@@ -279,45 +287,37 @@ class _Fold:
         )
 
     def _gpu(self, index: int, card: _Card) -> Gpu:
+        units, core = self.card_units, self.card_core
+        if card.memory > units or (core and card.core > core) or card.cards > 1:
+            self._warn_over(index, card)
+        return Gpu(
+            index,
+            units,
+            core,
+            card.memory,
+            card.releasing,
+            card.core,
+            card.cards,
+            index not in self.node.unhealthy,
+            tuple(card.holdings),
+            card.held + math.ceil(card.rescaled) if card.rescaled else card.held,
+            card.core_held,
+        )
+
+    def _warn_over(self, index: int, card: _Card) -> None:
         over = [
             f"{card.memory} of {self.card_units} memory units" if card.memory > self.card_units else "",
             f"{card.core}% of {self.card_core}% compute" if self.card_core and card.core > self.card_core else "",
             f"{card.cards} whole-card pods" if card.cards > 1 else "",
         ]
-        if said := " and ".join(part for part in over if part):
-            self.warnings.append(
-                Warning_(
-                    OVER_ALLOCATED, f"GPU{index} is over-allocated: {said}.", tuple(_who(h) for h in card.holdings)
-                )
-            )
-        return Gpu(
-            index=index,
-            memory_units=self.card_units,
-            core_percent=self.card_core,
-            memory_units_used=card.memory,
-            memory_units_releasing=card.releasing,
-            core_percent_used=card.core,
-            cards_used=card.cards,
-            healthy=index not in self.node.unhealthy,
-            holdings=tuple(card.holdings),
-            memory_units_held=card.held + math.ceil(card.rescaled) if card.rescaled else card.held,
-            core_percent_held=card.core_held,
-        )
+        said = " and ".join(part for part in over if part)
+        pods = tuple(_who(holding) for holding in card.holdings)
+        self.warnings.append(Warning_(OVER_ALLOCATED, f"GPU{index} is over-allocated: {said}.", pods))
 
 
 def _holding(pod: Pod, *, memory: int = 0, core: int = 0, cards: int = 0) -> Holding:
-    return Holding(
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        memory,
-        core,
-        cards,
-        pod.terminating,
-        pod.owner_kind,
-        pod.owner_name,
-        pod.created_at,
-    )
+    owner = pod.owner_kind, pod.owner_name
+    return Holding(pod.uid, pod.namespace, pod.name, memory, core, cards, pod.terminating, *owner, pod.created_at)
 
 
 def _name(pod: Pod) -> str:
@@ -332,6 +332,9 @@ def _plural(count: int, noun: str) -> str:
     return noun if count == 1 else f"{noun}s"
 
 
+_by_name = attrgetter("namespace", "name", "uid")
+
+
 def holders(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     """Group the pods that hold something by the name of their node: bound, and in no terminal phase."""
     by_node: dict[str, list[Pod]] = {}
@@ -344,7 +347,7 @@ def holders(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
 def fold_holders(node: GpuNode, pods: Iterable[Pod]) -> NodeAllocation:
     """Fold pods that ``holders`` found for this node; their order does not matter."""
     fold = _Fold(node)
-    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name, pod.uid)):
+    for pod in sorted(pods, key=_by_name):
         fold.add(pod)
     return fold.close()
 

@@ -31,7 +31,7 @@ UNREADABLE = "unreadable-allocation"
 _Shares = dict[str, dict[str, int]]
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """What a pod's annotations say that it holds.
 
     ``memory_units`` and ``core_percent`` go from card index to amount, ``cards`` are whole cards, ``card_units``

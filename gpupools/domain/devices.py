@@ -58,8 +58,7 @@ def _rejected(state: NodeState, rejection: Rejection) -> Verdict:
 def _judge_shares(wanted: Wish, state: NodeState) -> Verdict:
     node, rooms = state.node, state.rooms
     memory, core, count = wanted.memory_units, wanted.core_percent, wanted.cards
-    cap = node.labels.get(MAX_PODS_LABEL)
-    if cap is not None:
+    if (cap := node.labels.get(MAX_PODS_LABEL)) is not None:
         if not (cap.isascii() and cap.isdigit()):
             reason = f"node(s) had an invalid value of label {MAX_PODS_LABEL}"
             return _rejected(state, Rejection(node.name, "device", reason, unresolvable=True))
@@ -71,7 +70,7 @@ def _judge_shares(wanted: Wish, state: NodeState) -> Verdict:
     if not memory:
         reason = f"reqeust resources must include {GPU_MEM}"  # ACK's spelling
         return _rejected(state, Rejection(node.name, "mode", reason, unresolvable=True))
-    if (core > 0) != (GPU_CORE in node.allocatable and node.core_percent > 0):
+    if (core > 0) != (node.allocatable.get(GPU_CORE, 0) > 0):
         reason = "node(s) owns gpu resources are not matched that pod requests"
         return _rejected(state, Rejection(node.name, "mode", reason, unresolvable=True))
     fitting = [index for index, room in enumerate(rooms) if room >= memory]
@@ -120,7 +119,7 @@ def _choose(wanted: Wish, state: NodeState, fitting: list[int]) -> Verdict:
         }
     else:
         left = {index: state.rooms[index] - memory for index in fitting}
-    spread = node.policy is PlacementPolicy.SPREAD
+    spread = state.allocation.policy is PlacementPolicy.SPREAD
     if count == 1:
         edge = max(left.values()) if spread else min(left.values())
         tied = [index for index in fitting if left[index] == edge]

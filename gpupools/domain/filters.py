@@ -156,33 +156,30 @@ def _collide(one: HostPort, other: HostPort) -> bool:
 
 def enough_resources(wanted: Wish, state: NodeState) -> Rejections:
     """Every requested resource must be free on the node as a whole: the one filter that gives several reasons."""
-    node, requested = state.node, state.requested
-    allocatable = node.allocatable
-    short = []
+    requested, allocatable = state.requested, state.node.allocatable
     room = allocatable.get(PODS)
-    if room is not None and state.pods + 1 > room:
-        short.append(Rejection(node.name, "insufficient", "Too many pods", PODS, 1, max(0, room - state.pods)))
+    short = PASSED
+    if room is not None and state.pods >= room:
+        short = (Rejection(state.node.name, "insufficient", "Too many pods", PODS, 1, max(0, room - state.pods)),)
     for resource, asked in wanted.requests:
         total = allocatable.get(resource, 0)
         free = total - requested.get(resource, 0)
         if asked > free:
-            foreign = not total and resource in GPU_RESOURCES and node.is_gpu
-            short.append(
-                Rejection(
-                    node.name,
-                    "mode" if foreign else "insufficient",
-                    f"Insufficient {resource}",
-                    resource,
-                    asked,
-                    max(0, free),
-                    unresolvable=asked > total,
-                )
-            )
-    return tuple(short)
+            short = (*short, _insufficient(state, resource, asked, free, total))
+    return short
 
+
+def _insufficient(state: NodeState, resource: str, asked: int, free: int, total: int) -> Rejection:
+    foreign = not total and resource in GPU_RESOURCES and state.node.is_gpu
+    code = "mode" if foreign else "insufficient"
+    reason = f"Insufficient {resource}"
+    return Rejection(state.node.name, code, reason, resource, asked, max(0, free), 0, asked > total)
+
+
+Filter = Callable[[Wish, NodeState], Rejections]
 
 # The order of kube-scheduler; a node's reasons are those of the first filter that it fails.
-NODE_FILTERS: tuple[Callable[[Wish, NodeState], Rejections], ...] = (
+NODE_FILTERS: tuple[Filter, ...] = (
     named_by_affinity,
     schedulable,
     right_name,
@@ -191,3 +188,18 @@ NODE_FILTERS: tuple[Callable[[Wish, NodeState], Rejections], ...] = (
     free_ports,
     enough_resources,
 )
+
+
+def filters_of(wanted: Wish) -> tuple[Filter, ...]:
+    """Return the filters that can reject this ask at all, in their order."""
+    ask = wanted.ask
+    idle: set[Filter] = set()
+    if wanted.node_names is None:
+        idle.add(named_by_affinity)
+    if not ask.node_name:
+        idle.add(right_name)
+    if not ask.node_selector and ask.required_terms is None:
+        idle.add(matching_labels)
+    if not wanted.ports:
+        idle.add(free_ports)
+    return tuple(check for check in NODE_FILTERS if check not in idle)

@@ -1,6 +1,7 @@
 """Values that the rules work on: nodes with cards, pods that hold cards, and what a pod asks for.
 
 Pure values, cheap to encode: the watcher writes them to Redis, placement reads them back. No raw API fields here.
+None of them can be part of a cycle, so the garbage collector need not look at the many that there are (``gc=False``).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from gpupools.domain.modes import (
 )
 
 
-class Taint(msgspec.Struct, frozen=True):
+class Taint(msgspec.Struct, frozen=True, gc=False):
     """A node taint, as Kubernetes has it."""
 
     key: str
@@ -31,7 +32,7 @@ class Taint(msgspec.Struct, frozen=True):
     effect: str = "NoSchedule"
 
 
-class Toleration(msgspec.Struct, frozen=True):
+class Toleration(msgspec.Struct, frozen=True, gc=False):
     """A pod toleration; an empty operator means Equal, an empty effect all effects."""
 
     key: str = ""
@@ -40,7 +41,7 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class Requirement(msgspec.Struct, frozen=True, gc=False):
     """One ``matchExpressions`` entry: operator In, NotIn, Exists, DoesNotExist, Gt or Lt."""
 
     key: str
@@ -48,21 +49,21 @@ class Requirement(msgspec.Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class AffinityTerm(msgspec.Struct, frozen=True):
+class AffinityTerm(msgspec.Struct, frozen=True, gc=False):
     """Requirements that are ANDed (labels) plus ``matchFields`` on metadata.name; terms are ORed by their holder."""
 
     expressions: tuple[Requirement, ...] = ()
     fields: tuple[Requirement, ...] = ()
 
 
-class PreferredTerm(msgspec.Struct, frozen=True):
+class PreferredTerm(msgspec.Struct, frozen=True, gc=False):
     """A preferred affinity term with its weight 1..100."""
 
     weight: int
     term: AffinityTerm
 
 
-class GpuNode(msgspec.Struct, frozen=True):
+class GpuNode(msgspec.Struct, frozen=True, gc=False):
     """A node as the rules see it.
 
     ``allocatable`` and ``capacity`` hold whole numbers: cpu in millicores, memory and ephemeral-storage in bytes,
@@ -135,7 +136,7 @@ class GpuNode(msgspec.Struct, frozen=True):
         return named or any(name in self.allocatable or name in self.capacity for name in resources)
 
 
-class HostPort(msgspec.Struct, frozen=True):
+class HostPort(msgspec.Struct, frozen=True, gc=False):
     """A port of the node that a container wants; ``ip`` empty or 0.0.0.0 stands for every address."""
 
     port: int
@@ -143,7 +144,7 @@ class HostPort(msgspec.Struct, frozen=True):
     ip: str = ""
 
 
-class ContainerAsk(msgspec.Struct, frozen=True):
+class ContainerAsk(msgspec.Struct, frozen=True, gc=False):
     """What one container asks for; same units as ``GpuNode.allocatable``. ``restartable``: a sidecar init container."""
 
     name: str = ""
@@ -153,7 +154,7 @@ class ContainerAsk(msgspec.Struct, frozen=True):
     ports: tuple[HostPort, ...] = ()
 
 
-class Ask(msgspec.Struct, frozen=True):
+class Ask(msgspec.Struct, frozen=True, gc=False):
     """Everything placement needs to know of a pod that wants a node."""
 
     namespace: str = "default"
@@ -170,7 +171,7 @@ class Ask(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """A pod of a cluster with what it asks for and what its annotations claim. Keyed by ``uid``, never by name."""
 
     uid: str
@@ -198,7 +199,7 @@ class Pod(msgspec.Struct, frozen=True):
         return self.phase in {"Succeeded", "Failed"}
 
 
-class Holding(msgspec.Struct, frozen=True):
+class Holding(msgspec.Struct, frozen=True, gc=False):
     """What one pod holds of one card."""
 
     uid: str
@@ -213,7 +214,7 @@ class Holding(msgspec.Struct, frozen=True):
     created_at: str = ""
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One card of a node with its holders. ``memory_units`` is the card's total; sums never clamp.
 
     ``memory_units_held`` and ``core_percent_held`` are what ACK's scheduler counts: without terminating pods, and
@@ -233,7 +234,7 @@ class Gpu(msgspec.Struct, frozen=True):
     core_percent_held: int = 0
 
 
-class Warning_(msgspec.Struct, frozen=True):
+class Warning_(msgspec.Struct, frozen=True, gc=False):
     """Something about a node's ledger that a person should know: stable code, sentence, pods concerned."""
 
     code: str
@@ -241,7 +242,7 @@ class Warning_(msgspec.Struct, frozen=True):
     pods: tuple[str, ...] = ()
 
 
-class NodeAllocation(msgspec.Struct, frozen=True):
+class NodeAllocation(msgspec.Struct, frozen=True, gc=False):
     """The fold of a node's holders onto its cards.
 
     In the shared modes ``gpus`` has one entry per card. Exclusive cards have no index in the API, so ``gpus`` is
@@ -271,7 +272,7 @@ class NodeAllocation(msgspec.Struct, frozen=True):
     strays: dict[int, int] = {}  # memory units by the index of a card that is not there
 
 
-class Workload(msgspec.Struct, frozen=True):
+class Workload(msgspec.Struct, frozen=True, gc=False):
     """A Job or DaemonSet, wanted and found. ``state`` of a Job: active, suspended, complete, failed.
 
     ``observed``: a controller has looked at it as it is now, so its numbers mean something.
@@ -297,7 +298,7 @@ class Workload(msgspec.Struct, frozen=True):
     observed: bool = True
 
 
-class Picture(msgspec.Struct, frozen=True):
+class Picture(msgspec.Struct, frozen=True, gc=False):
     """All nodes and pods of a cluster at one instant: what pages, previews and the API read."""
 
     epoch: int

@@ -12,7 +12,7 @@ import msgspec
 from gpupools.domain.allocation import fold_holders, holders
 from gpupools.domain.asks import effective_requests, host_ports
 from gpupools.domain.devices import judge
-from gpupools.domain.filters import NODE_FILTERS, matches_term, untolerated
+from gpupools.domain.filters import Filter, filters_of, matches_term, untolerated
 from gpupools.domain.gpus import Ask, Gpu, GpuNode, Holding, HostPort, NodeAllocation, Pod
 from gpupools.domain.messages import failed_scheduling
 from gpupools.domain.modes import PlacementPolicy
@@ -83,11 +83,12 @@ def preview(
     wanted = wish(ask)
     if reason := prefilter(wanted):
         return Preview(message=failed_scheduling((), nodes=len(states), prefilter=reason), prefilter=reason)
-    return _decide(wanted, states, [_verdict(wanted, state) for state in states], whole_card_policy)
+    checks = filters_of(wanted)
+    return _decide(wanted, states, [_verdict(wanted, checks, state) for state in states], whole_card_policy)
 
 
-def _verdict(wanted: Wish, state: NodeState) -> Verdict:
-    for check in NODE_FILTERS:
+def _verdict(wanted: Wish, checks: Sequence[Filter], state: NodeState) -> Verdict:
+    for check in checks:
         if rejections := check(wanted, state):
             return Verdict(state.node.name, False, rejections)
     return judge(wanted, state)
@@ -159,14 +160,15 @@ def sequence(
     if first.chosen is None:
         return previews * count
     wanted = wish(ask)
+    checks = filters_of(wanted)
     now = list(states)
-    verdicts = [_verdict(wanted, state) for state in now]
+    verdicts = [_verdict(wanted, checks, state) for state in now]
     where = {state.node.name: position for position, state in enumerate(now)}
     while len(previews) < count and (last := previews[-1]).chosen is not None:
         # Only the node that took the last pod can have changed its mind.
         position = where[last.chosen]
         now[position] = take(now[position], ask, last.cards)
-        verdicts[position] = _verdict(wanted, now[position])
+        verdicts[position] = _verdict(wanted, checks, now[position])
         previews.append(_decide(wanted, now, verdicts, whole_card_policy))
     return previews + previews[-1:] * (count - len(previews))
 

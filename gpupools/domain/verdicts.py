@@ -11,7 +11,7 @@ from gpupools.errors import FieldError
 NO_ROOM = -1
 
 
-class NodeState(msgspec.Struct, frozen=True):
+class NodeState(msgspec.Struct, frozen=True, gc=False):
     """A node with all that is taken of it. ``requested`` is what the scheduler counts, ``pods`` how many it counts.
 
     ``rooms`` and ``core_rooms`` are what ACK's scheduler would still give of each card, in memory units and per
@@ -37,7 +37,7 @@ def core_room_of(gpu: Gpu) -> int:
     return max(0, gpu.core_percent - gpu.core_percent_held) if gpu.healthy else NO_ROOM
 
 
-class Rejection(msgspec.Struct, frozen=True):
+class Rejection(msgspec.Struct, frozen=True, gc=False):
     """Why a node does not take a pod: the scheduler's sentence, a stable code, and figures.
 
     Codes: unschedulable, name, taint, affinity, ports, insufficient, mode, device, topology. ``asked``, ``free`` and
@@ -55,7 +55,7 @@ class Rejection(msgspec.Struct, frozen=True):
     unresolvable: bool = False
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """What one node says. ``score`` ranks it among those that fit (0..100, ACK's for shared cards).
 
     ``cards`` is the predicted choice; ``tie_set`` all cards that may be chosen instead at the same score: it is
@@ -74,7 +74,7 @@ class Verdict(msgspec.Struct, frozen=True):
     waits_for: int = 0
 
 
-class Preview(msgspec.Struct, frozen=True):
+class Preview(msgspec.Struct, frozen=True, gc=False):
     """Where a pod would land now.
 
     ``tie_nodes`` holds the chosen node and those that rank the same. ``message`` is kube-scheduler's text of the

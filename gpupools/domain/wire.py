@@ -10,7 +10,7 @@ import msgspec
 Quantities = dict[str, str | int | float]
 
 
-class Raw(msgspec.Struct, frozen=True, rename="camel"):
+class Raw(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """Base of the raw structs: camelCase names on the wire."""
 
 
