@@ -57,8 +57,6 @@ def _tell(cluster_id: int) -> None:
     if layer is None:
         return
     try:
-        async_to_sync(layer.group_send)(
-            cluster_group(cluster_id), {"type": TOUCHED, "cluster_id": cluster_id}
-        )
+        async_to_sync(layer.group_send)(cluster_group(cluster_id), {"type": TOUCHED, "cluster_id": cluster_id})
     except _DEAF as error:
         logger.warning("Open pages of cluster %s were not told: %s", cluster_id, error)

@@ -36,9 +36,7 @@ def test_a_quantity_is_read_in_base_units_and_rounds_up(text, whole):
     assert parse_quantity(text) == whole
 
 
-@pytest.mark.parametrize(
-    ("text", "milli"), [("4", 4000), ("500m", 500), ("0.1", 100), ("100u", 1), ("1.5", 1500)]
-)
+@pytest.mark.parametrize(("text", "milli"), [("4", 4000), ("500m", 500), ("0.1", 100), ("100u", 1), ("1.5", 1500)])
 def test_cpu_is_read_in_millicores(text, milli):
     assert parse_quantity(text, milli=True) == milli
 
@@ -71,9 +69,7 @@ def test_what_kubernetes_refuses_is_refused_here(text):
 
 def test_a_bad_quantity_in_a_resource_list_names_its_field():
     with pytest.raises(Invalid) as refusal:
-        parse_resources(
-            {"cpu": "1", "aliyun.com/gpu-mem": "4GB"}, field="spec.containers[0].resources.limits"
-        )
+        parse_resources({"cpu": "1", "aliyun.com/gpu-mem": "4GB"}, field="spec.containers[0].resources.limits")
     error = refusal.value.errors[0]
     assert error.field == "spec.containers[0].resources.limits[aliyun.com/gpu-mem]"
     assert error.found == "4GB"
