@@ -165,6 +165,7 @@ SENTENCES: dict[str, str | Promise] = {
     "node.warnings.many": _("%(n)s warnings"),
     "node.no_pool": _("in no pool"),
     "node.cards": _("%(cards)s × %(model)s"),
+    "board.shown": _("%(shown)s of %(total)s nodes"),
     "sum.units": _("units · %(percent)s"),
     "sum.cards": _("cards · %(percent)s"),
 }
@@ -192,7 +193,6 @@ SCRIPT_ONLY: dict[str, str | Promise] = {
     "live.lost": _("The connection was lost; numbers are from %(time)s."),
     "live.changed.one": _("1 node changed."),
     "live.changed.many": _("%(n)s nodes changed."),
-    "board.shown": _("%(shown)s of %(total)s nodes"),
     "panel.card": _("GPU %(index)s"),
     "panel.cards": _("Whole cards"),
     "panel.unplaced": _("On no card"),

@@ -19,10 +19,10 @@ const panel = new Panel(document.getElementById("panel"), {
   modes,
   onClose: (node, card) => (items.get(node)?.querySelector(`[data-card="${card}"]`) ?? items.get(node)?.querySelector("a"))?.focus(),
 });
+let whole = Number(root.dataset.nodeCount); // the first paint has the first nodes only; the socket brings the rest
 const filters = { text: "", mode: "", sort: "name" };
 
-// ---- one node
-function replace(row, flash) {
+function draw(row, flash) {
   const old = items.get(row.node);
   const focused = old?.contains(document.activeElement) ? document.activeElement.dataset.card ?? "link" : null;
   const item = drawNode(row, root.dataset, modes);
@@ -30,14 +30,20 @@ function replace(row, flash) {
   if (flash) item.classList.add("changed");
   items.set(row.node, item);
   if (old) old.replaceWith(item);
-  else place(item, row);
+  else newcomers.push(row);
   if (focused !== null) (item.querySelector(`[data-card="${focused}"]`) ?? item.querySelector("a")).focus();
 }
 
 // ---- filter, sort, count
-const haystack = (row) =>
-  [row.node, row.ip, row.pool, row.model, row.mode ?? "", ...row.holdings.flatMap((h) => [h.pod, h.namespace, h.owner]), ...row.unplaced.map((h) => h.pod)]
-    .join(" ").toLowerCase();
+const texts = new WeakMap(); // rows are replaced whole, so what was read of one stays true
+
+function haystack(row) {
+  if (!texts.has(row)) {
+    const pods = [...row.holdings, ...row.unplaced].flatMap((holding) => [holding.pod, holding.namespace, holding.owner]);
+    texts.set(row, [row.node, row.ip, row.pool, row.model, row.mode ?? "", ...pods].join(" ").toLowerCase());
+  }
+  return texts.get(row);
+}
 
 function matches(row) {
   if (filters.mode && (row.mode ?? "unknown") !== filters.mode) return false;
@@ -45,7 +51,8 @@ function matches(row) {
 }
 
 const share = (row) => (isShared(row) ? row.memory_units_used / (row.memory_units || 1) : row.cards_used / (row.cards || 1));
-const byName = (a, b) => a.node.localeCompare(b.node, "en", { numeric: true });
+const names = new Intl.Collator("en", { numeric: true });
+const byName = (a, b) => names.compare(a.node, b.node);
 const orders = {
   name: byName,
   used: (a, b) => share(b) - share(a) || byName(a, b),
@@ -53,10 +60,18 @@ const orders = {
   mode: (a, b) => String(a.mode).localeCompare(String(b.mode)) || byName(a, b),
 };
 
-function place(item, row) {
+const newcomers = [];
+
+function settle() {
   const order = orders[filters.sort];
-  const next = [...board.children].find((other) => order(row, rows.get(other.dataset.node) ?? row) < 0);
-  board.insertBefore(item, next ?? null);
+  if (newcomers.length > 20) arrange();
+  else {
+    for (const row of newcomers) {
+      const next = [...board.children].find((other) => order(row, rows.get(other.dataset.node) ?? row) < 0);
+      board.insertBefore(items.get(row.node), next ?? null);
+    }
+  }
+  newcomers.length = 0;
 }
 
 function arrange() {
@@ -70,7 +85,7 @@ function sift() {
     item.hidden = !matches(rows.get(name));
     if (!item.hidden) shown += 1;
   }
-  document.getElementById("tally").textContent = say("board.shown", { shown, total: rows.size });
+  document.getElementById("tally").textContent = say("board.shown", { shown, total: Math.max(rows.size, whole) });
   document.getElementById("nothing-found").hidden = shown > 0 || rows.size === 0;
   document.getElementById("no-nodes").hidden = rows.size > 0;
 }
@@ -141,15 +156,17 @@ function take(message) {
   if (message.type === "snapshot") {
     const names = new Set(message.nodes.map((row) => row.node));
     for (const name of [...rows.keys()]) if (!names.has(name)) drop(name);
+    whole = 0;
   }
   let changed = 0;
   for (const row of message.nodes) {
     const before = rows.get(row.node);
     if (before && JSON.stringify(before) === JSON.stringify(row)) continue;
     rows.set(row.node, row);
-    replace(row, Boolean(before));
+    draw(row, Boolean(before));
     changed += 1;
   }
+  settle();
   for (const name of message.removed ?? []) drop(name);
   tell(message.totals);
   sift();
@@ -170,18 +187,23 @@ function drop(name) {
 const textTable = document.getElementById("text-table");
 let textDue = false;
 
-function refreshText() {
+async function readText() {
+  textDue = false;
+  try {
+    const answer = await fetch(textTable.dataset.url);
+    if (!answer.ok) return;
+    const shown = textTable.querySelector("pre");
+    shown.textContent = await answer.text();
+    shown.hidden = false;
+  } catch {
+    // The link beside it says what went wrong when it is followed.
+  }
+}
+
+function refreshText(waitMs = 1000) {
   if (!textTable?.open || textDue) return;
   textDue = true;
-  setTimeout(async () => {
-    textDue = false;
-    try {
-      const answer = await fetch(textTable.dataset.url);
-      if (answer.ok) textTable.querySelector("pre").textContent = await answer.text();
-    } catch {
-      // Stale text says so itself: its first line has its instant.
-    }
-  }, 1000);
+  setTimeout(readText, waitMs);
 }
 
 // ---- the freshness chip
@@ -225,7 +247,7 @@ board.addEventListener("click", (event) => {
   panel.open(card.closest(".board-node").dataset.node, Number(card.dataset.card));
 });
 board.addEventListener("keydown", arrows);
-textTable?.addEventListener("toggle", refreshText);
+textTable?.addEventListener("toggle", () => refreshText(0));
 
 const query = new URLSearchParams(window.location.search);
 find.value = query.get("q") ?? "";

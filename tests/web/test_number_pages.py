@@ -10,6 +10,7 @@ import pytest
 from django.test import Client
 
 from gpupools.models import Role
+from tests.domain.builders import a_node
 from tests.services.builders import a_cluster, an_actor
 from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor, nodes_of_all_modes
@@ -144,3 +145,22 @@ def test_numbers_say_how_old_they_are(visitor: Visitor, lab: Lab) -> None:
     show(lab.cluster, nodes_of_all_modes(), taken_at=time.time() - 90)
     page = Page(visitor(Role.VIEWER).get("/c/lab/nodes/").content.decode())
     assert "as of 1 min ago" in page.text
+
+
+def test_a_large_fleet_is_painted_in_part_and_filtered_by_the_server_too(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node(f"n{number:03}", "mps" if number % 2 else "cgpu") for number in range(150)])
+    browser = visitor(Role.VIEWER)
+    first = browser.get(BOARD)
+    page = Page(first.content.decode())
+    assert len(page.all("li", class_="board-node")) == len(json.loads(page.scripts["snapshot"])["nodes"]) == 60
+    assert page.all("div", id="dashboard")[0]["data-node-count"] == "150"
+    assert "1–60 of 150" in page.text
+    found = Page(browser.get(BOARD, {"q": "n14", "mode": "mps"}).content.decode())
+    assert [row["data-node"] for row in found.all("li", class_="board-node")] == [
+        "n141",
+        "n143",
+        "n145",
+        "n147",
+        "n149",
+    ]
+    assert "5 of 150 nodes" in found.text
