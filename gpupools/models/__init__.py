@@ -3,9 +3,10 @@
 from gpupools.models.access import ApiToken, Grant, Onlooker, Role, Scope, User
 from gpupools.models.allocation import AllocationPoint, WatchLease
 from gpupools.models.audit import AuditEntry, IdempotencyKey
-from gpupools.models.changes import ChangeStep, ModeChange
+from gpupools.models.changes import ChangeStep, ModeChange, PoolHold
 from gpupools.models.clusters import Cluster, ComponentState
 from gpupools.models.jobs import JobTemplate, Submission
+from gpupools.models.notices import Notice, NoticeWish
 from gpupools.models.pools import NodePool
 from gpupools.models.pushes import Push
 
@@ -21,7 +22,10 @@ __all__ = [
     "JobTemplate",
     "ModeChange",
     "NodePool",
+    "Notice",
+    "NoticeWish",
     "Onlooker",
+    "PoolHold",
     "Push",
     "Role",
     "Scope",

@@ -25,12 +25,27 @@ class ModeChange(models.Model):
         WAIT = "wait", "Wait for them to finish"
         EVICT = "evict", "Evict them"
 
+    class Way(models.TextChoices):
+        WHOLE = "whole", "The whole pool at once"
+        BATCHES = "batches", "A few nodes at a time"
+        MOVE = "move", "Move nodes into another pool"
+        JOIN = "join", "Take nodes into this pool"
+
     pool = models.ForeignKey(NodePool, on_delete=models.CASCADE, related_name="changes")
     from_mode = models.CharField(max_length=16, blank=True)
     from_policy = models.CharField(max_length=16, blank=True)
     target_mode = models.CharField(max_length=16)
     target_policy = models.CharField(max_length=16, blank=True)
     holders = models.CharField(max_length=8, choices=Holders.choices, default=Holders.WAIT)
+    way = models.CharField(max_length=8, choices=Way.choices, default=Way.WHOLE)
+    batch_size = models.PositiveSmallIntegerField(default=0, help_text="Nodes per batch; 0: all at once.")
+    node_names = models.JSONField(default=list, help_text="The nodes concerned; empty: all of the pool.")
+    target_pool = models.ForeignKey(
+        NodePool, on_delete=models.CASCADE, null=True, blank=True, related_name="incoming_changes"
+    )
+    undoes = models.ForeignKey("self", on_delete=models.SET_NULL, null=True, blank=True, related_name="undone_by")
+    outlook = models.JSONField(default=dict, help_text="Cards before and after, and what pending pods gain or lose.")
+    rule = models.CharField(max_length=200, blank=True, help_text="Why no second person had to decide.")
     diff = models.JSONField(default=dict)
     blast_radius = models.JSONField(default=list)
     warnings = models.JSONField(default=list)
@@ -76,6 +91,7 @@ class ChangeStep(models.Model):
         RUNNING = "running", "Running"
         DONE = "done", "Done"
         FAILED = "failed", "Failed"
+        SKIPPED = "skipped", "Not carried out"
 
     change = models.ForeignKey(ModeChange, on_delete=models.CASCADE, related_name="steps")
     position = models.PositiveSmallIntegerField()
@@ -83,6 +99,13 @@ class ChangeStep(models.Model):
     title = models.CharField(max_length=200)
     state = models.CharField(max_length=16, choices=State.choices, default=State.WAITING)
     detail = models.CharField(max_length=1000, blank=True)
+    wave = models.PositiveSmallIntegerField(default=0, help_text="Which batch it belongs to; 0: all nodes.")
+    node_names = models.JSONField(default=list, help_text="The nodes of its batch; empty: all.")
+    expected_seconds = models.PositiveIntegerField(default=0)
+    is_rollback = models.BooleanField(default=False)
+    waiting_since = models.DateTimeField(null=True, blank=True, help_text="Since when it waits for what it says.")
+    confirmed_by = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="+")
+    confirmed_at = models.DateTimeField(null=True, blank=True)
     learned = models.JSONField(default=dict, help_text="Task ids and the like, stored before waiting on them.")
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
@@ -93,3 +116,13 @@ class ChangeStep(models.Model):
 
     def __str__(self) -> str:
         return f"{self.position}. {self.title}"
+
+
+class PoolHold(models.Model):
+    """A pool that an open change holds; a change may hold two, and a pool is held once: the key says so."""
+
+    pool = models.OneToOneField(NodePool, on_delete=models.CASCADE, primary_key=True, related_name="hold")
+    change = models.ForeignKey(ModeChange, on_delete=models.CASCADE, related_name="holds")
+
+    def __str__(self) -> str:
+        return f"{self.pool} by change {self.change_id}"

@@ -41,6 +41,8 @@ class NodePool(models.Model):
     instance_types = models.JSONField(default=list)
     vswitch_ids = models.JSONField(default=list)
     desired_size = models.PositiveIntegerField(default=0)
+    auto_scaling = models.JSONField(default=dict, help_text="On ACK: {enable, min_instances, max_instances, type}.")
+    cpu_policy = models.CharField(max_length=16, blank=True, help_text="The kubelet's, where the provider says it.")
     labels = models.JSONField(default=dict)
     taints = models.JSONField(default=list)
     node_names = models.JSONField(default=list)
