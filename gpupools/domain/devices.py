@@ -153,9 +153,16 @@ def _waiting(wanted: Wish, gpus: Sequence[Gpu]) -> int:
     return len(waiting)
 
 
+def free_topology_cards(state: NodeState) -> list[Gpu]:
+    """Return the healthy cards of a topology node that no pod holds, or only terminating ones do."""
+    if state.node.memory_units:
+        return []
+    return [gpu for gpu in state.allocation.gpus if gpu.healthy and not _staying(gpu)]
+
+
 def _judge_topology(wanted: Wish, state: NodeState) -> Verdict:
     node, asked = state.node, wanted.topology_cards
-    free = [gpu for gpu in state.allocation.gpus if gpu.healthy and not _staying(gpu)]
+    free = free_topology_cards(state)
     best = best_cards(node.links, [gpu.index for gpu in free], asked)
     if best is None:
         reason = "not enough gpus with topology on the node"

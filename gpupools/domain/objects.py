@@ -135,9 +135,7 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
         namespace=namespace,
         name=name,
         containers=_containers(spec.containers, f"{path}.containers", on_host=bool(spec.host_network)),
-        init_containers=_containers(
-            spec.init_containers, f"{path}.initContainers", on_host=bool(spec.host_network)
-        ),
+        init_containers=_containers(spec.init_containers, f"{path}.initContainers", on_host=bool(spec.host_network)),
         overhead=parse_resources(spec.overhead, field=f"{path}.overhead"),
         labels=dict(labels),
         node_selector=spec.node_selector or {},
@@ -157,9 +155,7 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
     )
 
 
-def _containers(
-    containers: list[ContainerObject] | None, path: str, *, on_host: bool
-) -> tuple[ContainerAsk, ...]:
+def _containers(containers: list[ContainerObject] | None, path: str, *, on_host: bool) -> tuple[ContainerAsk, ...]:
     asks = []
     for index, container in enumerate(containers or ()):
         where = f"{path}[{index}].resources"

@@ -1,4 +1,4 @@
-"""Where a pod would land: filter, score and take, with every rejection and its reason.
+"""Where a pod would land: filter, score and choose, with every rejection and its reason.
 
 Preview and the embedded cluster's scheduler call the same functions. It knows no cluster; nodes come as states.
 """
@@ -9,22 +9,25 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from gpupools.domain.allocation import fold_holders, holders
-from gpupools.domain.asks import effective_requests, host_ports
+from gpupools.domain.asks import limit_of
 from gpupools.domain.devices import judge
-from gpupools.domain.filters import Filter, filters_of, matches_term, untolerated
-from gpupools.domain.gpus import Ask, Gpu, GpuNode, Holding, HostPort, NodeAllocation, Pod
+from gpupools.domain.filters import filters_of, matches_term, untolerated
+from gpupools.domain.gpus import Ask, Pod
+from gpupools.domain.groups import Group, Seat, group_of, incomplete, seats, too_big
 from gpupools.domain.messages import failed_scheduling
-from gpupools.domain.modes import PlacementPolicy
+from gpupools.domain.modes import TOPOLOGY_GPU, PlacementPolicy
+from gpupools.domain.states import node_state, node_states, take
 from gpupools.domain.validation import ack_problems, invalid_text, validate_ask
-from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict, core_room_of, room_of
-from gpupools.domain.wishes import Wish, prefilter, wish
+from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict
+from gpupools.domain.wishes import prefilter, wish
 
 __all__ = [
+    "Fleet",
     "NodeState",
     "Preview",
     "Rejection",
     "Verdict",
+    "first_unfit",
     "node_state",
     "node_states",
     "preview",
@@ -37,109 +40,24 @@ __all__ = [
 AFFINITY_WEIGHT = 2
 TAINT_WEIGHT = 3
 SOFT_EFFECTS = frozenset({"PreferNoSchedule"})
-
-
-def node_state(node: GpuNode, pods: Iterable[Pod]) -> NodeState:
-    """Return a node with what its pods take of it; pods of other nodes and finished pods are passed over."""
-    return _state(node, holders(pod for pod in pods if pod.node == node.name).get(node.name, []))
-
-
-def node_states(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[NodeState]:
-    """Return the states of a whole cluster in one pass over its pods."""
-    by_node = holders(pods)
-    return [_state(node, by_node.get(node.name, [])) for node in nodes]
-
-
-def _state(node: GpuNode, pods: Sequence[Pod]) -> NodeState:
-    requested: dict[str, int] = {}
-    ports: list[HostPort] = []
-    for pod in pods:
-        for resource, amount in effective_requests(pod.ask).items():
-            requested[resource] = requested.get(resource, 0) + amount
-        ports += host_ports(pod.ask)
-    return _with_rooms(node, fold_holders(node, pods), requested, len(pods), tuple(ports))
-
-
-def _with_rooms(
-    node: GpuNode, allocation: NodeAllocation, requested: dict[str, int], pods: int, ports: tuple[HostPort, ...]
-) -> NodeState:
-    gpus: tuple[Gpu, ...] = allocation.gpus if node.memory_units else ()
-    core_rooms = tuple([core_room_of(gpu) for gpu in gpus]) if node.core_percent else ()
-    return NodeState(node, allocation, requested, pods, ports, tuple([room_of(gpu) for gpu in gpus]), core_rooms)
+UNFIT = -1
 
 
 def preview(
-    ask: Ask, states: Sequence[NodeState], *, whole_card_policy: PlacementPolicy = PlacementPolicy.BINPACK
+    ask: Ask,
+    states: Sequence[NodeState],
+    *,
+    whole_card_policy: PlacementPolicy = PlacementPolicy.BINPACK,
+    mates: Sequence[Pod] = (),
 ) -> Preview:
     """Return where a pod would land, and each node's verdict.
 
     Order of checks: what the API server and ACK call invalid, PreFilter, kube-scheduler's filters on every node,
     ACK's cards. Of the nodes that fit, the one with the best score is chosen; equal nodes by name.
     On a real cluster other scores count too, so among several nodes the chosen one is a best guess.
+    ``mates`` are the live pods of its topology group that exist already, without itself.
     """
-    problems = (*validate_ask(ask), *ack_problems(ask))
-    if problems:
-        return Preview(message=invalid_text(ask.name, problems), problems=problems)
-    wanted = wish(ask)
-    if reason := prefilter(wanted):
-        return Preview(message=failed_scheduling((), nodes=len(states), prefilter=reason), prefilter=reason)
-    checks = filters_of(wanted)
-    return _decide(wanted, states, [_verdict(wanted, checks, state) for state in states], whole_card_policy)
-
-
-def _verdict(wanted: Wish, checks: Sequence[Filter], state: NodeState) -> Verdict:
-    for check in checks:
-        if rejections := check(wanted, state):
-            return Verdict(state.node.name, False, rejections)
-    return judge(wanted, state)
-
-
-def _decide(
-    wanted: Wish, states: Sequence[NodeState], verdicts: Sequence[Verdict], whole_card_policy: PlacementPolicy
-) -> Preview:
-    """Rank the nodes that fit and choose; with none, word the failure."""
-    fitting = [position for position, verdict in enumerate(verdicts) if verdict.fits]
-    if not fitting:
-        return Preview(verdicts=tuple(verdicts), message=failed_scheduling(verdicts, nodes=len(verdicts)))
-    ranked = list(verdicts)
-    if wanted.whole_cards and not wanted.shares and whole_card_policy is PlacementPolicy.SPREAD:
-        for position in fitting:
-            ranked[position] = msgspec.structs.replace(ranked[position], score=100 - ranked[position].score)
-    for position, points in _preferences(wanted.ask, states, fitting).items():
-        ranked[position] = msgspec.structs.replace(ranked[position], preference=points)
-    top = max(_rank(ranked[position]) for position in fitting)
-    tied = sorted((ranked[position] for position in fitting if _rank(ranked[position]) == top), key=lambda v: v.node)
-    chosen = tied[0]
-    return Preview(
-        chosen=chosen.node,
-        cards=chosen.cards,
-        tie_nodes=tuple(verdict.node for verdict in tied),
-        tie_cards=chosen.tie_set,
-        verdicts=tuple(ranked),
-    )
-
-
-def _rank(verdict: Verdict) -> int:
-    return int(verdict.score) + verdict.preference
-
-
-def _preferences(ask: Ask, states: Sequence[NodeState], fitting: Sequence[int]) -> dict[int, int]:
-    """Return what preferred affinity and soft taints add to nodes, as kube-scheduler scales and weighs them."""
-    points = {}
-    if ask.preferred_terms:
-        weights = {
-            position: sum(p.weight for p in ask.preferred_terms if matches_term(p.term, states[position].node))
-            for position in fitting
-        }
-        most = max(weights.values())
-        points = {position: AFFINITY_WEIGHT * (100 * w // most) for position, w in weights.items() if w and most > 0}
-    if any(taint.effect in SOFT_EFFECTS for position in fitting for taint in states[position].node.taints):
-        counts = {position: len(untolerated(ask, states[position].node.taints, SOFT_EFFECTS)) for position in fitting}
-        most = max(counts.values())
-        for position, count in counts.items():
-            gain = 100 - 100 * count // most if most else 100
-            points[position] = points.get(position, 0) + TAINT_WEIGHT * gain
-    return points
+    return sequence(ask, 1, states, whole_card_policy=whole_card_policy, mates=mates)[0]
 
 
 def sequence(
@@ -148,72 +66,213 @@ def sequence(
     states: Sequence[NodeState],
     *,
     whole_card_policy: PlacementPolicy = PlacementPolicy.BINPACK,
+    mates: Sequence[Pod] = (),
 ) -> list[Preview]:
     """Return the previews of ``count`` equal pods that are placed one after the other.
 
-    Once one does not fit, none of the rest does: they share its preview.
+    Once one does not fit, none of the rest does: they share its preview. Pods of a topology group are placed
+    together, with the group's pods that wait already (``mates``) before them.
     """
     if count <= 0:
         return []
-    first = preview(ask, states, whole_card_policy=whole_card_policy)
-    previews = [first]
-    if first.chosen is None:
-        return previews * count
-    wanted = wish(ask)
-    checks = filters_of(wanted)
-    now = list(states)
-    verdicts = [_verdict(wanted, checks, state) for state in now]
-    where = {state.node.name: position for position, state in enumerate(now)}
-    while len(previews) < count and (last := previews[-1]).chosen is not None:
-        # Only the node that took the last pod can have changed its mind.
-        position = where[last.chosen]
-        now[position] = take(now[position], ask, last.cards)
-        verdicts[position] = _verdict(wanted, checks, now[position])
-        previews.append(_decide(wanted, now, verdicts, whole_card_policy))
+    fleet = Fleet(states, whole_card_policy=whole_card_policy)
+    group = group_of(ask.labels) if limit_of(ask, TOPOLOGY_GPU) else None
+    if group is not None:
+        return _together(ask, count, fleet, group, mates)
+    previews: list[Preview] = []
+    while len(previews) < count:
+        previews.append(fleet.preview(ask) if len(previews) == count - 1 else fleet.place(ask))
+        if previews[-1].chosen is None:
+            break
     return previews + previews[-1:] * (count - len(previews))
 
 
-def take(state: NodeState, ask: Ask, cards: Sequence[int]) -> NodeState:
-    """Return the state after a pod was placed on these cards of the node."""
-    wanted = wish(ask)
-    requested = dict(state.requested)
-    for resource, amount in wanted.requests:
-        requested[resource] = requested.get(resource, 0) + amount
-    allocation = _with_pod(state.allocation, wanted, cards)
-    return _with_rooms(state.node, allocation, requested, state.pods + 1, state.ports + wanted.ports)
+def _together(ask: Ask, count: int, fleet: Fleet, group: Group, mates: Sequence[Pod]) -> list[Preview]:
+    """Place the pods of a group: ``count`` new ones after those of its mates that are on no node yet."""
+    first = fleet.preview(ask)
+    if first.problems or first.prefilter:
+        return [first] * count
+    if reason := incomplete(group, len(mates) + count):
+        message = failed_scheduling((), nodes=len(fleet.states), prefilter=reason)
+        return [Preview(message=message, prefilter=reason)] * count
+    if first.chosen is None:
+        return [first] * count
+    waiting = sum(1 for mate in mates if not mate.node)
+    open_states = [state for state, verdict in zip(fleet.states, first.verdicts, strict=True) if verdict.fits]
+    hosting = frozenset(mate.node for mate in mates if mate.node)
+    taken = seats(wish(ask), open_states, waiting + count, hosting=hosting)
+    if not taken:
+        return [Preview(verdicts=first.verdicts, message=too_big(group))] * count
+    previews = []
+    for seat in taken:
+        previews.append(_seated(fleet.preview(ask), seat))
+        fleet.take(seat.node, ask, seat.cards)
+    return previews[waiting:]
 
 
-def _with_pod(allocation: NodeAllocation, wanted: Wish, cards: Sequence[int]) -> NodeAllocation:
-    ask = wanted.ask
-    whole = wanted.topology_cards or wanted.whole_cards
-    if not wanted.shares and not whole:
-        return allocation
-    share = Holding("", ask.namespace, ask.name, wanted.memory_units, wanted.core_percent, 1 if whole else 0)
-    total = msgspec.structs.replace(
-        share,
-        memory_units=share.memory_units * len(cards),
-        core_percent=share.core_percent * len(cards),
-        cards=whole,
+def _seated(found: Preview, seat: Seat) -> Preview:
+    """Put the plan's node and cards into what the nodes said to a single pod."""
+    verdicts = tuple(
+        msgspec.structs.replace(verdict, cards=seat.cards, tie_set=seat.cards) if verdict.node == seat.node else verdict
+        for verdict in found.verdicts
     )
-    gpus = list(allocation.gpus)
-    newly_used = 0
-    for index in cards:
-        gpu = gpus[index]
-        newly_used += not gpu.holdings
-        gpus[index] = msgspec.structs.replace(
-            gpu,
-            memory_units_used=gpu.memory_units_used + share.memory_units,
-            core_percent_used=gpu.core_percent_used + share.core_percent,
-            cards_used=gpu.cards_used + share.cards,
-            holdings=(*gpu.holdings, share),
-            memory_units_held=gpu.memory_units_held + share.memory_units,
-            core_percent_held=gpu.core_percent_held + share.core_percent,
+    return Preview(seat.node, seat.cards, (seat.node,), seat.cards, verdicts)
+
+
+def first_unfit(previews: Sequence[Preview]) -> int | None:
+    """Return which pod of a sequence is the first that does not fit, counted from 0; None when all fit."""
+    return next((number for number, each in enumerate(previews) if each.chosen is None), None)
+
+
+def _refused(ask: Ask, nodes: int) -> Preview | None:
+    """Return the preview of an ask that no node is asked about."""
+    problems = (*validate_ask(ask), *ack_problems(ask))
+    if problems:
+        return Preview(message=invalid_text(ask.name, problems), problems=problems)
+    if reason := prefilter(wish(ask)):
+        return Preview(message=failed_scheduling((), nodes=nodes, prefilter=reason), prefilter=reason)
+    return None
+
+
+class Fleet:
+    """The states of a cluster, changed one node at a time while pods are placed one after the other.
+
+    Equal asks are the same question: what a node answered stands until its state changes, so that the next pod of
+    a kind costs as much as the nodes that changed meanwhile. The answers are those of ``preview``.
+    """
+
+    def __init__(
+        self, states: Iterable[NodeState], *, whole_card_policy: PlacementPolicy = PlacementPolicy.BINPACK
+    ) -> None:
+        self._states = list(states)
+        self._where = {state.node.name: position for position, state in enumerate(self._states)}
+        self._policy = whole_card_policy
+        self._changes: list[int] = []
+        self._questions: dict[bytes, _Question] = {}
+
+    @property
+    def states(self) -> tuple[NodeState, ...]:
+        """The states as they are now, in the order given."""
+        return tuple(self._states)
+
+    def put(self, state: NodeState) -> None:
+        """Take a new state in the stead of a node's old one."""
+        position = self._where[state.node.name]
+        self._states[position] = state
+        self._changes.append(position)
+
+    def preview(self, ask: Ask) -> Preview:
+        """Return where a pod would land now."""
+        key = _key(ask)
+        question = self._questions.get(key)
+        if question is None:
+            if refused := _refused(ask, len(self._states)):
+                return refused
+            question = self._questions[key] = _Question(ask, self._states, self._policy)
+            question.heard = len(self._changes)
+        elif question.heard < len(self._changes):
+            question.ask_again(self._states, set(self._changes[question.heard :]))
+            question.heard = len(self._changes)
+        return question.answer(self._states)
+
+    def place(self, ask: Ask) -> Preview:
+        """Return where a pod would land now, and let it take its place there."""
+        found = self.preview(ask)
+        if found.chosen is not None:
+            self.take(found.chosen, ask, found.cards)
+        return found
+
+    def take(self, node: str, ask: Ask, cards: Sequence[int]) -> None:
+        """Let a pod take its place on these cards of a node."""
+        self.put(take(self._states[self._where[node]], ask, cards))
+
+
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def _key(ask: Ask) -> bytes:
+    """Return what makes two asks the same question: everything but the pod's name."""
+    return _encoder.encode(msgspec.structs.replace(ask, name=""))
+
+
+class _Question:
+    """One kind of ask and what every node said to it. ``heard`` is for its fleet: how many changes it knows of."""
+
+    def __init__(self, ask: Ask, states: Sequence[NodeState], policy: PlacementPolicy) -> None:
+        self.heard = 0
+        self._wanted = wish(ask)
+        self._checks = filters_of(self._wanted)
+        whole = self._wanted.whole_cards and not self._wanted.shares
+        self._emptiest = bool(whole) and policy is PlacementPolicy.SPREAD
+        self._verdicts = [self._verdict(state) for state in states]
+        self._ranks = [_rank(verdict) for verdict in self._verdicts]
+        self._prefers = bool(ask.preferred_terms) or any(_is_softly_tainted(state) for state in states)
+
+    def ask_again(self, states: Sequence[NodeState], positions: Iterable[int]) -> None:
+        """Ask the nodes that changed."""
+        for position in positions:
+            self._verdicts[position] = verdict = self._verdict(states[position])
+            self._ranks[position] = _rank(verdict)
+            self._prefers = self._prefers or _is_softly_tainted(states[position])
+
+    def _verdict(self, state: NodeState) -> Verdict:
+        for check in self._checks:
+            if rejections := check(self._wanted, state):
+                return Verdict(state.node.name, False, rejections)
+        verdict = judge(self._wanted, state)
+        if self._emptiest and verdict.fits:
+            return msgspec.structs.replace(verdict, score=100 - verdict.score)
+        return verdict
+
+    def answer(self, states: Sequence[NodeState]) -> Preview:
+        """Rank the nodes that fit and choose; with none, word the failure."""
+        verdicts, ranks = self._verdicts, self._ranks
+        top = max(ranks, default=UNFIT)
+        if top == UNFIT:
+            return Preview(verdicts=tuple(verdicts), message=failed_scheduling(verdicts, nodes=len(verdicts)))
+        if self._prefers and (points := self._preferences(states)):
+            verdicts = list(verdicts)
+            for position, point in points.items():
+                verdicts[position] = msgspec.structs.replace(verdicts[position], preference=point)
+            ranks = [_rank(verdict) for verdict in verdicts]
+            top = max(ranks)
+        tied = sorted([verdicts[position].node for position, rank in enumerate(ranks) if rank == top])
+        chosen = next(v for v, rank in zip(verdicts, ranks, strict=True) if rank == top and v.node == tied[0])
+        return Preview(
+            chosen=chosen.node,
+            cards=chosen.cards,
+            tie_nodes=tuple(tied),
+            tie_cards=chosen.tie_set,
+            verdicts=tuple(verdicts),
         )
-    return msgspec.structs.replace(
-        allocation,
-        gpus=tuple(gpus),
-        cards_used=allocation.cards_used + (whole or newly_used),
-        memory_units_used=allocation.memory_units_used + total.memory_units,
-        core_percent_used=allocation.core_percent_used + total.core_percent,
-        holdings=(*allocation.holdings, total),
-    )
+
+    def _preferences(self, states: Sequence[NodeState]) -> dict[int, int]:
+        """Return what preferred affinity and soft taints add to nodes, as kube-scheduler scales and weighs them."""
+        ask, points = self._wanted.ask, {}
+        fitting = [position for position, rank in enumerate(self._ranks) if rank != UNFIT]
+        if ask.preferred_terms:
+            weights = {
+                position: sum(p.weight for p in ask.preferred_terms if matches_term(p.term, states[position].node))
+                for position in fitting
+            }
+            most = max(weights.values())
+            points = {
+                position: AFFINITY_WEIGHT * (100 * w // most) for position, w in weights.items() if w and most > 0
+            }
+        if any(_is_softly_tainted(states[position]) for position in fitting):
+            counts = {
+                position: len(untolerated(ask, states[position].node.taints, SOFT_EFFECTS)) for position in fitting
+            }
+            most = max(counts.values())
+            for position, count in counts.items():
+                gain = 100 - 100 * count // most if most else 100
+                points[position] = points.get(position, 0) + TAINT_WEIGHT * gain
+        return points
+
+
+def _is_softly_tainted(state: NodeState) -> bool:
+    return any(taint.effect in SOFT_EFFECTS for taint in state.node.taints)
+
+
+def _rank(verdict: Verdict) -> int:
+    return int(verdict.score) + verdict.preference if verdict.fits else UNFIT

@@ -7,7 +7,6 @@ import msgspec
 from gpupools.domain.gpus import Gpu, GpuNode, HostPort, NodeAllocation
 from gpupools.errors import FieldError
 
-
 NO_ROOM = -1
 
 

@@ -22,6 +22,7 @@ TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
 TOPOLOGY_REPLICA_LABEL = "gputopology.alibabacloud.com/replica"
 TOPOLOGY_TTL_LABEL = "gputopology.alibabacloud.com/ttl"
 GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
+GANG_SIZE_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 NODE_NAME_FIELD = "metadata.name"
 
 # kube-scheduler looks at these first, then at everything else.

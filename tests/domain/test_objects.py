@@ -78,9 +78,7 @@ def test_a_node_is_read_with_its_resources_in_whole_numbers():
 
 
 def test_missing_and_null_fields_have_defaults():
-    node = convert(
-        "Node", {"metadata": {"name": "n", "labels": None}, "spec": None, "status": {"conditions": None}}
-    )
+    node = convert("Node", {"metadata": {"name": "n", "labels": None}, "spec": None, "status": {"conditions": None}})
     assert (node.name, node.labels, node.ready, node.allocatable) == ("n", {}, False, {})
     bare = convert("Pod", {"metadata": {"name": "p"}})
     assert (bare.namespace, bare.phase, bare.node, bare.ask.containers) == ("default", "Pending", "", ())
@@ -175,9 +173,7 @@ def test_affinity_and_tolerations_are_read_whole():
                         "requiredDuringSchedulingIgnoredDuringExecution": {
                             "nodeSelectorTerms": [
                                 {
-                                    "matchExpressions": [
-                                        {"key": "m", "operator": "NotIn", "values": ["a", "b"]}
-                                    ],
+                                    "matchExpressions": [{"key": "m", "operator": "NotIn", "values": ["a", "b"]}],
                                     "matchFields": [name_of_node],
                                 },
                                 {},
@@ -195,9 +191,7 @@ def test_affinity_and_tolerations_are_read_whole():
         ),
     )
     assert read.ask.required_terms == (
-        AffinityTerm(
-            (Requirement("m", "NotIn", ("a", "b")),), (Requirement("metadata.name", "In", ("n1",)),)
-        ),
+        AffinityTerm((Requirement("m", "NotIn", ("a", "b")),), (Requirement("metadata.name", "In", ("n1",)),)),
         AffinityTerm(),
     )
     assert read.ask.preferred_terms == (PreferredTerm(5, AffinityTerm((Requirement("m", "Exists"),))),)
@@ -310,9 +304,7 @@ def test_restarts_count_over_all_containers_and_deletion_is_seen():
     ],
 )
 def test_a_job_has_one_of_four_states(spec, conditions, state, wanted):
-    job = convert(
-        "Job", {"metadata": {"name": "j"}, "spec": spec, "status": {"conditions": conditions, "active": 1}}
-    )
+    job = convert("Job", {"metadata": {"name": "j"}, "spec": spec, "status": {"conditions": conditions, "active": 1}})
     assert (job.state, job.wanted, job.active, job.kind) == (state, wanted, 1, "Job")
     assert job.reason == (conditions[0].get("reason", "") if state == "failed" else "")
 
