@@ -11,6 +11,7 @@ from gpupools.domain.modes import CHOOSABLE, MODES, Mode, ModeFacts
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
 from gpupools.services import nodes, rows
 from gpupools.services.access import Actor
+from gpupools.web.paging import natural
 
 OPEN_STATES = tuple(sorted(state.value for state in OPEN))
 THERE = {ComponentState.State.INSTALLED.value, ComponentState.State.DEGRADED.value}
@@ -124,7 +125,7 @@ def node_lines(actor: Actor, cluster: Cluster, listing: nodes.Listing) -> list[N
             if facts.allocation is not None
             else None,
         )
-        for facts in listing.rows
+        for facts in sorted(listing.rows, key=lambda facts: natural(facts.name))
     ]
 
 

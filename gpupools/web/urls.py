@@ -12,6 +12,7 @@ urlpatterns = [
     path("", session.home, name="home"),
     path("sign-in/", session.sign_in, name="sign-in"),
     path("sign-out/", session.sign_out, name="sign-out"),
+    path("password/", session.password, name="password"),
     path("theme/", session.theme, name="theme"),
     path("api/", session.api, name="api"),
     path("clusters/", clusters.index, name="clusters"),

@@ -16,7 +16,7 @@ from tests.web.reading import Page
 
 pytestmark = pytest.mark.django_db
 
-GLOBAL = ["/clusters/", "/approvals/", "/audit/", "/tokens/", "/api/"]
+GLOBAL = ["/clusters/", "/approvals/", "/audit/", "/tokens/", "/password/", "/api/"]
 OF_A_CLUSTER = [
     "/c/lab/node-pools/",
     "/c/lab/node-pools/cgpu/",

@@ -164,3 +164,10 @@ def test_a_large_fleet_is_painted_in_part_and_filtered_by_the_server_too(visitor
         "n149",
     ]
     assert "5 of 150 nodes" in found.text
+
+
+def test_names_are_ordered_as_people_count(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node(name) for name in ("n-10", "n-9", "n-1", "m")])
+    page = Page(visitor(Role.VIEWER).get(BOARD).content.decode())
+    assert [row["data-node"] for row in page.all("li", class_="board-node")] == ["m", "n-1", "n-9", "n-10"]
+    assert [line.facts.name for line in visitor(Role.VIEWER).get("/c/lab/nodes/").context["page_obj"]][0] == "m"

@@ -65,3 +65,32 @@ def test_an_unknown_address_says_so_with_the_requests_id(visitor: Visitor) -> No
 def test_somebody_without_any_grant_is_told_what_to_do(visitor: Visitor) -> None:
     page = Page(visitor(None).get("/", follow=True).content.decode())
     assert "You have no grant on any cluster" in page.text
+
+
+def test_a_password_is_changed_by_whoever_knows_the_old_one(visitor: Visitor, people: dict[Role | None, Actor]) -> None:
+    browser, user = visitor(Role.VIEWER), people[Role.VIEWER].user
+    assert user is not None
+    new = "a quite different passphrase"
+    for wrong, field in (
+        ({"old": "wrong", "password": new, "again": new}, "old"),
+        ({"old": PASSWORD, "password": new, "again": "something else"}, "again"),
+        ({"old": PASSWORD, "password": "12345", "again": "12345"}, "password"),
+    ):
+        answer = browser.post("/password/", wrong)
+        assert answer.status_code == 400
+        assert answer.context["form"].errors[field]
+    user.refresh_from_db()
+    assert user.check_password(PASSWORD)
+    assert browser.post("/password/", {"old": PASSWORD, "password": new, "again": new}).status_code == 302
+    user.refresh_from_db()
+    assert user.check_password(new)
+    assert browser.get("/audit/").status_code == 200, "this session goes on"
+
+
+def test_another_session_ends_with_the_password(visitor: Visitor, people: dict[Role | None, Actor]) -> None:
+    browser, other, user = visitor(Role.VIEWER), Client(), people[Role.VIEWER].user
+    assert user is not None
+    other.force_login(user, "django.contrib.auth.backends.ModelBackend")
+    new = "a quite different passphrase"
+    browser.post("/password/", {"old": PASSWORD, "password": new, "again": new})
+    assert other.get("/audit/").status_code == 302

@@ -12,7 +12,7 @@ from gpupools.domain.modes import MODES, ModeFacts
 from gpupools.services import allocation, nodes
 from gpupools.services.rows import NodeRow
 from gpupools.web.door import actor_of, cluster_of, page
-from gpupools.web.paging import page_of
+from gpupools.web.paging import natural, page_of
 from gpupools.web.shell import show
 
 # Drawing a node costs a millisecond here; the script draws the rest from the socket's first message.
@@ -25,7 +25,8 @@ def dashboard(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show what every card holds, as of the current numbers; the socket goes on from there."""
     actor, here = actor_of(request), cluster_of(request, cluster)
     snapshot = allocation.view(here, actor.namespaces(here))
-    totals, every = snapshot["totals"], snapshot["nodes"]
+    totals = snapshot["totals"]
+    every = sorted(snapshot["nodes"], key=lambda row: natural(row["node"]))
     query = request.GET.get("q", "").strip()
     chosen = [row for row in every if _matches(row, query.lower().split(), request.GET.get("mode", ""))]
     page_obj = page_of(request, chosen, FIRST_PAINT)

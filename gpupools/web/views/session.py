@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.contrib.auth import login, logout
+from django import forms
+from django.contrib import messages
+from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.forms import AuthenticationForm
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, resolve_url
@@ -12,11 +14,12 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from gpupools.services import users
 from gpupools.services.access import Actor
-from gpupools.web.door import page
+from gpupools.web.door import actor_of, page
+from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.shell import THEME_COOKIE, THEMES, frame, show
 
 ONE_YEAR_SECONDS = 365 * 24 * 3600
@@ -35,6 +38,32 @@ class SignInForm(AuthenticationForm):
         self.fields["username"].label = _("Name")
         for field in self.fields.values():
             field.widget.attrs["class"] = "form-control"
+
+
+class PasswordForm(ConsoleForm):
+    """One's own new password; the old one shows that nobody else sits there."""
+
+    old = forms.CharField(label=_("Present password"), strip=False, widget=forms.PasswordInput)
+    password = forms.CharField(label=_("New password"), strip=False, widget=forms.PasswordInput)
+    again = forms.CharField(label=_("New password, again"), strip=False, widget=forms.PasswordInput)
+
+    def __init__(self, *args: Any, user: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.user = user
+
+    def clean_old(self) -> str:
+        """Check the present password."""
+        old: str = self.cleaned_data["old"]
+        if not self.user.check_password(old):
+            raise forms.ValidationError(_("This is not your present password."))
+        return old
+
+    def clean_again(self) -> str:
+        """Check that both are the same."""
+        again: str = self.cleaned_data["again"]
+        if again != self.cleaned_data.get("password"):
+            raise forms.ValidationError(_("This is not the same as above."))
+        return again
 
 
 @sensitive_post_parameters("password")
@@ -78,6 +107,22 @@ def locked_out(
         "advice": _("Wait a quarter of an hour, then try again. An administrator can set a new password meanwhile."),
     }
     return show(request, "lone_error.html", {**context}, status=429)
+
+
+@sensitive_post_parameters("old", "password", "again")
+@require_http_methods(["GET", "HEAD", "POST"])
+@page
+def password(request: HttpRequest) -> HttpResponse:
+    """Change one's own password; this session goes on, all others end."""
+    form = PasswordForm(request.POST or None, user=request.user)
+    if request.method == "POST":
+        actor, user = actor_of(request), request.user
+        attempt(form, lambda: users.change_password(actor, user, password=form.cleaned_data["password"]))
+        if not form.errors:
+            update_session_auth_hash(request, request.user)
+            messages.success(request, _("Your password is changed. Your other sessions have ended."))
+            return redirect("web:home")
+    return show(request, "password.html", {"nav": "", "form": form}, status=status_of(form))
 
 
 @require_POST
