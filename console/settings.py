@@ -73,7 +73,7 @@ REDIS_URL = envredis("REDIS_URL", "redis://127.0.0.1:6379/0", kept_in=GPUPOOLS_D
 
 # Application.
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "console.admin.RowsConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -40,6 +40,14 @@ class ReadOnly(admin.ModelAdmin):
 
     actions = None
 
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may open the site sees all of it."""
+        return admin.site.has_permission(request)
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """As above."""
+        return admin.site.has_permission(request)
+
     def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Refuse."""
         return False
