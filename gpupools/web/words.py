@@ -62,7 +62,7 @@ SIGNS: dict[str, dict[str, Sign]] = {
         "paused": Sign("warn", "player-pause", _("Paused")),
         "done": Sign("ok", "check", _("Done")),
         "failed": Sign("bad", "x", _("Failed")),
-        "skipped": Sign("none", "circle-minus", _("Not needed")),
+        "skipped": Sign("none", "circle-minus", _("Not carried out")),
     },
     "submission": {
         "queued": Sign("info", "hourglass", _("Queued")),
