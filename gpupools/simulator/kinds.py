@@ -72,7 +72,7 @@ _TABLE = (
         categories=("all",), counts_generation=True,
         field_labels=(
             "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-            "spec.hostNetwork", "status.phase", "status.podIP", "status.nominatedNodeName",
+            "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName",
         ),
     ),
     Kind("", "v1", "configmaps", "ConfigMap", "configmap", ("cm",)),

@@ -6,19 +6,23 @@ Knows which fields each kind lets select on from the kinds table, and nothing of
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpupools.simulator import names
 from gpupools.simulator.errors import ApiError, bad_request
 from gpupools.simulator.kinds import Kind, Object
 
 Test = Callable[[Object], bool]
 
-_KEY = r"[A-Za-z0-9](?:[-A-Za-z0-9_./]*[A-Za-z0-9])?"
-_SET = re.compile(rf"^({_KEY})\s+(in|notin)\s*\(([^()]*)\)$")
-_COMPARE = re.compile(rf"^({_KEY})\s*(==|=|!=|>|<)\s*([-A-Za-z0-9_.]*)$")
-_EXISTS = re.compile(rf"^(!?)\s*({_KEY})$")
+# Words of the selector language; whatever else stands between them is an identifier.
+_SYMBOLS = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
+_TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),><]|[^ \t\r\n=!(),><]+)")
+_BINARY = ("!=", "<", "=", "==", ">", "in", "notin")
+# As the real parser lists them when it wanted one.
+_BINARY_TEXT = "in, notin, =, ==, !=, gt, lt"
+_END = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,41 +51,105 @@ class Requirement:
         return found > bound if self.operator == ">" else found < bound
 
 
-def _split(text: str) -> list[str]:
-    """Split at commas outside of parentheses."""
-    parts, depth, start = [], 0, 0
-    for index, letter in enumerate(text):
-        if letter == "(":
-            depth += 1
-        elif letter == ")":
-            depth -= 1
-        elif letter == "," and depth == 0:
-            parts.append(text[start:index])
-            start = index + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
+class _Parser:
+    """Reads a label selector word by word; errors name the word at which it stopped making sense."""
+
+    def __init__(self, text: str) -> None:
+        self._words = [*_TOKEN.findall(text), _END]
+        self._place = 0
+
+    def _look(self) -> str:
+        return self._words[self._place]
+
+    def _take(self) -> str:
+        word = self._words[self._place]
+        self._place = min(self._place + 1, len(self._words) - 1)
+        return word
+
+    def parse(self) -> Iterator[Requirement]:
+        """Yield the requirements between the commas."""
+        while True:
+            word = self._look()
+            if word == _END:
+                return
+            if word in _SYMBOLS and word != "!":
+                raise bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
+            yield self._requirement()
+            word = self._take()
+            if word == _END:
+                return
+            if word != ",":
+                raise bad_request(f"found '{word}', expected: ',' or 'end of string'")
+            if self._look() == _END or (self._look() in _SYMBOLS and self._look() != "!"):
+                raise bad_request(f"found '{self._look()}', expected: identifier after ','")
+
+    def _requirement(self) -> Requirement:
+        absent = self._look() == "!"
+        if absent:
+            self._take()
+        key = self._take()
+        if key == _END or key in _SYMBOLS:
+            raise _unparsable(f"found '{key}', expected: identifier")
+        if texts := list(names.key_problems(key)):
+            raise _unparsable(f'<nil>: Invalid value: "{key}": {"; ".join(texts)}')
+        if self._look() in (_END, ","):
+            return Requirement(key, "absent" if absent else "exists")
+        operator = self._take()
+        if operator not in _BINARY:
+            raise _unparsable(f"found '{operator}', expected: {_BINARY_TEXT}")
+        values = self._values() if operator in ("in", "notin") else frozenset((self._value(),))
+        if operator in "<>":
+            self._check_number(key, next(iter(values)))
+        for value in sorted(values):
+            if texts := list(names.value_problems(value)):
+                raise _unparsable(f'values[0][{key}]: Invalid value: "{value}": {"; ".join(texts)}')
+        return Requirement(key, {"=": "in", "==": "in", "!=": "notin"}.get(operator, operator), values)
+
+    @staticmethod
+    def _check_number(key: str, value: str) -> None:
+        if not re.fullmatch(r"[-+]?\d+", value):
+            text = "for 'Gt', 'Lt' operators, the value must be an integer"
+            raise _unparsable(f'values[0][{key}]: Invalid value: "{value}": {text}')
+
+    def _value(self) -> str:
+        if self._look() in (_END, ","):
+            return ""
+        word = self._take()
+        if word in _SYMBOLS:
+            raise _unparsable(f"found '{word}', expected: identifier")
+        return word
+
+    def _values(self) -> frozenset[str]:
+        word = self._take()
+        if word != "(":
+            raise _unparsable(f"found '{word}' expected: '('")
+        values: set[str] = set()
+        before = "("
+        while True:
+            word = self._take()
+            if word == ")":
+                if before in "(,":
+                    values.add("")
+                return frozenset(values)
+            if word == ",":
+                if before in "(,":
+                    values.add("")
+            elif word == _END or word in _SYMBOLS:
+                raise _unparsable(f"found '{word}', expected: ',', or identifier")
+            elif before not in "(,":
+                raise _unparsable(f"found '{word}', expected: ',' or ')'")
+            else:
+                values.add(word)
+            before = word
+
+
+def _unparsable(why: str) -> ApiError:
+    return bad_request(f"unable to parse requirement: {why}")
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
     """Parse a label selector (``a=b,c!=d,e in (x,y),!f``); 400 when it is none."""
-    return tuple(_requirement(part, text) for part in _split(text))
-
-
-def _requirement(part: str, whole: str) -> Requirement:
-    if found := _SET.match(part):
-        values = frozenset(value.strip() for value in found[3].split(","))
-        return Requirement(found[1], found[2], values)
-    if found := _COMPARE.match(part):
-        operator = {"=": "in", "==": "in", "!=": "notin"}.get(found[2], found[2])
-        if operator in "<>" and not re.fullmatch(r"-?\d+", found[3]):
-            raise bad_request(
-                f'unable to parse requirement: values[0][{found[1]}]: Invalid value: "{found[3]}": '
-                "for 'Gt', 'Lt' operators, the value must be an integer"
-            )
-        return Requirement(found[1], operator, frozenset((found[3],)))
-    if found := _EXISTS.match(part):
-        return Requirement(found[2], "absent" if found[1] else "exists")
-    raise bad_request(f'unable to parse requirement: found "{part}" in "{whole}": invalid label selector')
+    return tuple(_Parser(text).parse())
 
 
 def value_at(obj: Object, path: str) -> str:
@@ -102,12 +170,23 @@ def value_at(obj: Object, path: str) -> str:
 _COMPUTED: Mapping[tuple[str, str], Callable[[Object], str]] = {
     ("Node", "spec.unschedulable"): lambda obj: value_at(obj, "spec.unschedulable") or "false",
     ("Pod", "spec.hostNetwork"): lambda obj: value_at(obj, "spec.hostNetwork") or "false",
+    ("Pod", "status.podIPs"): lambda obj: value_at(obj, "status.podIP"),
     ("Event", "source"): lambda obj: value_at(obj, "source.component") or value_at(obj, "reportingComponent"),
     ("Job", "status.successful"): lambda obj: value_at(obj, "status.succeeded") or "0",
 }
 
 
+# Names from events.k8s.io/v1 and from old clients -> where the field is.
+_RENAMED: Mapping[tuple[str, str], str] = {
+    ("Event", "reportingController"): "reportingComponent",
+    ("Pod", "spec.host"): "spec.nodeName",
+}
+
+
 def _field_reader(row: Kind, path: str) -> Callable[[Object], str]:
+    path = _RENAMED.get((row.kind, path), path)
+    if row.kind == "Event" and path.startswith("regarding."):
+        path = f"involvedObject.{path.removeprefix('regarding.')}"
     known = ("metadata.name", *(("metadata.namespace",) if row.namespaced else ()), *row.field_labels)
     if path not in known:
         raise _unknown_field(row, path)
@@ -133,9 +212,15 @@ def parse_fields(row: Kind, text: str) -> tuple[Test, ...]:
         if not found:
             raise bad_request(f"invalid selector: '{part}'; can't understand '{part}'")
         reader = _field_reader(row, found[1].strip())
-        wanted = re.sub(r"\\([,=\\])", r"\1", found[3])
+        wanted = _unescaped(found[3])
         tests.append(_field_test(reader, wanted, equal=found[2] != "!="))
     return tuple(tests)
+
+
+def _unescaped(value: str) -> str:
+    if found := re.search(r"(?<!\\)(?:\\\\)*(\\(?![,=\\])|=)", value):
+        raise bad_request(f"invalid field selector: unescaped character in value: {found[1]}")
+    return re.sub(r"\\([,=\\])", r"\1", value)
 
 
 def _field_test(reader: Callable[[Object], str], wanted: str, *, equal: bool) -> Test:
