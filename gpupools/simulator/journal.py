@@ -52,14 +52,13 @@ class Stored:
 class Event:
     """One change: ``type`` ADDED, MODIFIED or DELETED, the new version, the previous one (None: ADDED)."""
 
-    __slots__ = ("_line", "previous", "stored", "type", "version")
+    __slots__ = ("previous", "stored", "type", "version")
 
     def __init__(self, version: int, type_: str, stored: Stored, previous: Stored | None) -> None:
         self.version = version
         self.type = type_
         self.stored = stored
         self.previous = previous
-        self._line: bytes | None = None
 
     @property
     def kind(self) -> str:
@@ -73,10 +72,8 @@ class Event:
 
     @property
     def line(self) -> bytes:
-        """The event as a watch sends it, encoded once for all watchers."""
-        if self._line is None:
-            self._line = watch_line(self.type, self.stored.body)
-        return self._line
+        """The event as a watch sends it; the object in it is encoded once for all watchers."""
+        return watch_line(self.type, self.stored.body)
 
 
 def watch_line(type_: str, body: bytes) -> bytes:

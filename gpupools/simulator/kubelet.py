@@ -206,13 +206,8 @@ class Kubelet:
             read = json.loads(document)
             if read.get("assigned") is False:
                 changes[TOPOLOGY_ALLOCATION] = json.dumps({**read, "assigned": True}, separators=(",", ":"))
-        if not changes:
-            return
-
-        def edit(pod: Object) -> None:
-            pod["metadata"]["annotations"].update(changes)
-
-        self._store.change("Pod", *_key(raw), edit)
+        if changes:
+            self._store.write_parts("Pod", *_key(raw), metadata={"annotations": {**notes, **changes}})
 
     # Containers
 
@@ -287,13 +282,8 @@ class Kubelet:
         if current is None:
             return
         status = run.status(current.get("status") or {}, now)
-        if status == current.get("status"):
-            return
-
-        def edit(pod: Object) -> None:
-            pod["status"] = status
-
-        self._store.change("Pod", *_key(raw), edit, subresource="status")
+        if status != current.get("status"):
+            self._store.write_parts("Pod", *_key(raw), status=status)
 
     # Ending
 

@@ -18,16 +18,29 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 
 def bind(store: Store, namespace: str, name: str, node: str, annotations: dict[str, str] | None = None) -> Object:
     """Bind a pod to a node, adding annotations in the same write; 409 when it is bound or being deleted."""
-    pod = store.get("Pod", namespace, name)
-    row = KINDS["Pod"]
-    if pod["metadata"].get("deletionTimestamp"):
+    pod = store.stored("Pod", namespace, name).object
+    row, meta, spec, status = KINDS["Pod"], pod["metadata"], pod["spec"], pod.get("status") or {}
+    if meta.get("deletionTimestamp"):
         raise conflict(row, name, f"pod {name} is being deleted, cannot be assigned to a host")
-    if pod["spec"].get("nodeName"):
-        raise conflict(row, name, f'pod {name} is already assigned to node "{pod["spec"]["nodeName"]}"')
-    pod["spec"]["nodeName"] = node
-    if annotations:
-        pod["metadata"].setdefault("annotations", {}).update(annotations)
-    return store.bind_stored(pod, stamp(store.now())).object
+    if spec.get("nodeName"):
+        raise conflict(row, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    others = [entry for entry in status.get("conditions") or () if entry.get("type") != "PodScheduled"]
+    scheduled = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": stamp(store.now()),
+        "observedGeneration": meta.get("generation", 1),
+    }
+    notes = {"annotations": {**(meta.get("annotations") or {}), **annotations}} if annotations else {}
+    return store.write_parts(
+        "Pod",
+        namespace,
+        name,
+        metadata=notes,
+        spec={**spec, "nodeName": node},
+        status={**status, "conditions": [*others, scheduled]},
+    ).object
 
 
 class PodVerbs:

@@ -35,13 +35,8 @@ class Recorder:
         key = (meta.get("uid", ""), kind, reason, message, component)
         known = self._names.get(key)
         stamp = self._clock.stamp()
-        if known is not None and self._store.peek("Event", *known) is not None:
-
-            def again(event: Object) -> None:
-                event["count"] = event.get("count", 1) + 1
-                event["lastTimestamp"] = stamp
-
-            self._store.change("Event", *known, again)
+        if known is not None and (before := self._store.peek("Event", *known)) is not None:
+            self._store.write_parts("Event", *known, count=before.get("count", 1) + 1, lastTimestamp=stamp)
             return
         if self._store.peek("Namespace", "", namespace) is None or self._ending(namespace):
             return

@@ -1,6 +1,7 @@
 """The scheduler: binds pending pods by the console's own placement engine and writes what ACK's scheduler writes.
 
-Pods that fit nowhere get the engine's sentence as condition and event, and are tried again when the cluster changes.
+Pods that fit nowhere get the engine's sentence as condition and event, and are tried again, with back-off, when the
+cluster changes. What it sees of the cluster is in sight.py.
 """
 
 from __future__ import annotations
@@ -10,21 +11,22 @@ import heapq
 import itertools
 import logging
 from collections.abc import Iterable
+from dataclasses import dataclass
 
-from gpupools.domain import objects, placement
+from gpupools.domain import objects
 from gpupools.domain.annotations import share_annotations, topology_annotations
 from gpupools.domain.asks import limit_of
-from gpupools.domain.gpus import GpuNode, Pod
-from gpupools.domain.modes import GPU_MEM, MODE_LABEL, TOPOLOGY_GPU
+from gpupools.domain.gpus import Pod
+from gpupools.domain.modes import GPU_MEM, TOPOLOGY_GPU
 from gpupools.domain.verdicts import NodeState, Preview
-from gpupools.domain.wire import ConfigMapObject, NodeObject
 from gpupools.errors import ConsoleError
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.errors import ApiError
-from gpupools.simulator.journal import ADDED, DELETED, Event
+from gpupools.simulator.journal import DELETED, Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.podverbs import bind
 from gpupools.simulator.records import NORMAL, WARNING, Recorder, finished, set_condition
+from gpupools.simulator.sight import Sight
 from gpupools.simulator.store import Store
 
 log = logging.getLogger(__name__)
@@ -32,8 +34,19 @@ log = logging.getLogger(__name__)
 NAME = "default-scheduler"
 _SLICE_SECONDS = 0.02
 _RETRY_PAUSE_SECONDS = 0.25  # the cluster changes all the time: pods that did not fit are not tried at every change
+# As kube-scheduler's own back-off of pods that did not fit.
+_FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 1.0, 10.0
 
 Key = tuple[str, str]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A pod that did not fit: how often, how many changes of the cluster it knows, and when it may try again."""
+
+    attempts: int
+    changes: int
+    not_before: float
 
 
 class Scheduler:
@@ -43,13 +56,12 @@ class Scheduler:
         self._store = store
         self._clock = clock
         self._recorder = recorder
-        self._nodes: dict[str, GpuNode] = {}
-        self._pods: dict[str, dict[str, Pod]] = {}  # node -> uid -> what counts there
-        self._states: dict[str, NodeState] = {}
-        self._dirty: set[str] = set()
+        self._sight = Sight(store)
         self._active: list[tuple[int, str, int, Key]] = []
         self._queued: set[Key] = set()
-        self._waiting: set[Key] = set()
+        self._waiting: dict[Key, _Waiting] = {}
+        self._changes = 0
+        self._retry_at: float | None = None
         self._numbers = itertools.count()
 
     async def run(self) -> None:
@@ -58,112 +70,50 @@ class Scheduler:
         while True:
             feed = self._store.subscribe("Node", "Pod", "ConfigMap")
             self._look_at_everything()
-            retry_at: float | None = None
             try:
                 while True:
-                    await self._drain()
-                    left = None if retry_at is None else max(0.0, retry_at - clock())
-                    for event in await feed.batch(left):
-                        if self._note(event) and self._waiting and retry_at is None:
-                            retry_at = clock() + _RETRY_PAUSE_SECONDS / self._clock.speed
-                    if retry_at is not None and clock() >= retry_at:
-                        retry_at = None
-                        waiting, self._waiting = self._waiting, set()
-                        for key in waiting:
-                            self._push(key)
+                    # Between slices what happened is taken in, or thousands of pods would be placed by an old sight.
+                    self._place_some(clock() + _SLICE_SECONDS)
+                    if self._active:
+                        events = feed.ready()
+                        await asyncio.sleep(0)
+                    else:
+                        left = None if self._retry_at is None else max(0.0, self._retry_at - clock())
+                        events = await feed.batch(left)
+                    for event in events:
+                        if self._note(event):
+                            self._changes += 1
+                            self._plan_retry(clock())
+                    if self._retry_at is not None and clock() >= self._retry_at:
+                        self._retry(clock())
             except ApiError as error:
                 log.info("scheduler starts over: %s", error.message)
 
     # What the cluster looks like
 
     def _look_at_everything(self) -> None:
-        self._nodes.clear()
-        self._pods.clear()
-        self._states.clear()
-        self._dirty.clear()
-        for node in self._store.list("Node"):
-            self._read_node(node)
+        self._sight.look()
         for pod in self._store.list("Pod"):
-            self._read_pod(pod)
+            self._enqueue(pod)
 
     def _note(self, event: Event) -> bool:
         """Take one change in; return whether it may let a waiting pod fit."""
-        obj = event.object
         if event.kind == "Pod":
-            return self._note_pod(event)
-        if event.kind == "ConfigMap":
-            node = _report_of(obj)
-            if node and (found := self._store.peek("Node", "", node)):
-                self._read_node(found)
-            return bool(node)
-        name = obj["metadata"]["name"]
-        if event.type == DELETED:
-            self._nodes.pop(name, None)
-            self._states.pop(name, None)
-            self._dirty.discard(name)
-            return True
-        before = self._nodes.get(name)
-        self._read_node(obj)
-        return self._nodes.get(name) != before
-
-    def _note_pod(self, event: Event) -> bool:
-        pod = event.object
-        key = (pod["metadata"]["namespace"], pod["metadata"]["name"])
-        if event.type == DELETED:
-            self._waiting.discard(key)
-            self._drop_pod(pod)
-            return bool(pod["spec"].get("nodeName"))
-        before = event.previous.object if event.previous is not None else None
-        if event.type != ADDED and before is not None and _counted(before) == _counted(pod):
-            return False
-        self._read_pod(pod)
-        return finished(pod) or bool(pod["metadata"].get("deletionTimestamp"))
-
-    def _read_node(self, raw: Object) -> None:
-        name = raw["metadata"]["name"]
-        report = self._store.peek("ConfigMap", "kube-system", f"{name}-gputopo-report")
-        try:
-            topology = (report or {}).get("data")
-            self._nodes[name] = objects.gpu_node(objects.read(raw, NodeObject), topology=topology)
-        except ConsoleError as error:
-            log.warning("node %s cannot be read: %s", name, error.message)
-            self._nodes.pop(name, None)
-            self._states.pop(name, None)
-            return
-        self._dirty.add(name)
-
-    def _read_pod(self, raw: Object) -> None:
-        meta, node = raw["metadata"], raw["spec"].get("nodeName", "")
-        if not node:
-            if _ours(raw):
-                self._push((meta["namespace"], meta["name"]))
-            return
-        if finished(raw):
-            self._drop_pod(raw)
-            return
-        try:
-            pod = objects.convert("Pod", raw)
-        except ConsoleError as error:
-            log.warning("pod %s/%s cannot be read: %s", meta["namespace"], meta["name"], error.message)
-            return
-        assert isinstance(pod, Pod)  # noqa: S101  # convert returns by kind
-        self._pods.setdefault(node, {})[pod.uid] = pod
-        self._dirty.add(node)
-
-    def _drop_pod(self, raw: Object) -> None:
-        node = raw["spec"].get("nodeName", "")
-        if self._pods.get(node, {}).pop(raw["metadata"]["uid"], None) is not None:
-            self._dirty.add(node)
-
-    def _current_states(self) -> list[NodeState]:
-        for name in self._dirty:
-            node = self._nodes.get(name)
-            if node is not None:
-                self._states[name] = placement.node_state(node, self._pods.get(name, {}).values())
-        self._dirty.clear()
-        return list(self._states.values())
+            if event.type == DELETED:
+                meta = event.object["metadata"]
+                self._waiting.pop((meta["namespace"], meta["name"]), None)
+            else:
+                self._enqueue(event.object)
+            return self._sight.note_pod(event)
+        return self._sight.note_report(event) if event.kind == "ConfigMap" else self._sight.note_node(event)
 
     # The queue
+
+    def _enqueue(self, raw: Object) -> None:
+        """Queue a pod that waits for this scheduler and was not tried yet."""
+        key = (raw["metadata"]["namespace"], raw["metadata"]["name"])
+        if key not in self._waiting and ours(raw):
+            self._push(key)
 
     def _push(self, key: Key) -> None:
         if key in self._queued:
@@ -176,18 +126,34 @@ class Scheduler:
         created = pod["metadata"]["creationTimestamp"]
         heapq.heappush(self._active, (-priority, created, next(self._numbers), key))
 
-    async def _drain(self) -> None:
+    def _plan_retry(self, now: float) -> None:
+        if self._waiting and self._retry_at is None:
+            self._retry_at = now + _RETRY_PAUSE_SECONDS / self._clock.speed
+
+    def _retry(self, now: float) -> None:
+        """Queue the waiting pods for whom the cluster changed and whose back-off is over."""
+        later = []
+        for key, waiting in self._waiting.items():
+            if waiting.changes == self._changes:
+                continue
+            if waiting.not_before <= now:
+                self._push(key)
+            else:
+                later.append(waiting.not_before)
+        self._retry_at = min(later, default=None)
+
+    def _place_some(self, until: float) -> None:
         clock = asyncio.get_running_loop().time
-        until = clock() + _SLICE_SECONDS
         while self._active:
             key = heapq.heappop(self._active)[-1]
             self._queued.discard(key)
             pod = self._store.peek("Pod", *key)
-            if pod is not None and _ours(pod):
+            if pod is not None and ours(pod):
                 self._try(key, pod)
+            else:
+                self._waiting.pop(key, None)
             if clock() >= until:
-                await asyncio.sleep(0)
-                until = clock() + _SLICE_SECONDS
+                return
 
     # One pod
 
@@ -195,8 +161,7 @@ class Scheduler:
         try:
             pod = objects.convert("Pod", raw)
             assert isinstance(pod, Pod)  # noqa: S101  # convert returns by kind
-            states = self._current_states()
-            found = placement.preview(pod.ask, states)
+            found = self._sight.preview(pod)
         except ConsoleError as error:
             self._fail(key, raw, error.message)
             return
@@ -207,20 +172,18 @@ class Scheduler:
             self._place(key, raw, pod, found)
         except ApiError as error:
             log.info("pod %s/%s was not bound: %s", *key, error.message)
-            self._waiting.add(key)
+            self._wait(key)
+        else:
+            self._waiting.pop(key, None)
 
     def _place(self, key: Key, raw: Object, pod: Pod, found: Preview) -> None:
         """Reserve by annotations, then bind: two writes, as ACK's plugin makes them."""
         node = found.chosen or ""
-        notes = self._notes(pod, self._states[node], found.cards)
+        notes = self._notes(pod, self._sight.state(node), found.cards)
         if notes:
-
-            def reserve(current: Object) -> None:
-                current["metadata"].setdefault("annotations", {}).update(notes)
-
-            self._store.change("Pod", *key, reserve)
-        bound = bind(self._store, *key, node)
-        self._read_pod(bound)
+            known = raw["metadata"].get("annotations") or {}
+            self._store.write_parts("Pod", *key, metadata={"annotations": {**known, **notes}})
+        self._sight.read_pod(bind(self._store, *key, node))
         message = f"Successfully assigned {key[0]}/{key[1]} to {node}"
         self._recorder.event(raw, NORMAL, "Scheduled", message, component=NAME)
 
@@ -233,41 +196,26 @@ class Scheduler:
             return topology_annotations(pod.ask, chosen, assumed_at_ns=self._clock.nanoseconds())
         return {}
 
+    def _wait(self, key: Key) -> None:
+        before = self._waiting.get(key)
+        attempts = before.attempts + 1 if before is not None else 1
+        backoff = min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(attempts - 1, 10)) / self._clock.speed
+        now = asyncio.get_running_loop().time()
+        self._waiting[key] = _Waiting(attempts, self._changes, now + backoff)
+
     def _fail(self, key: Key, raw: Object, message: str) -> None:
-        self._waiting.add(key)
+        self._wait(key)
         self._recorder.event(raw, WARNING, "FailedScheduling", message, component=NAME)
-
-        def edit(pod: Object) -> None:
-            status = pod.setdefault("status", {})
-            status.setdefault("phase", "Pending")
-            stamp = self._clock.stamp()
-            set_condition(status, "PodScheduled", "False", stamp, reason="Unschedulable", message=message)
-
-        self._store.change("Pod", *key, edit, subresource="status")
+        before = raw.get("status") or {}
+        status = {"phase": "Pending", **before, "conditions": [dict(c) for c in before.get("conditions") or ()]}
+        stamp = self._clock.stamp()
+        set_condition(status, "PodScheduled", "False", stamp, reason="Unschedulable", message=message)
+        self._store.write_parts("Pod", *key, status=status)
 
 
-def _ours(pod: Object) -> bool:
+def ours(pod: Object) -> bool:
     """Whether a pod waits for this scheduler."""
     spec = pod["spec"]
     if spec.get("nodeName") or pod["metadata"].get("deletionTimestamp") or finished(pod):
         return False
     return spec.get("schedulerName", NAME) in (NAME, "") and not spec.get("schedulingGates")
-
-
-def _counted(pod: Object) -> tuple[object, ...]:
-    """What of a pod matters to placement."""
-    meta, spec = pod["metadata"], pod["spec"]
-    return (
-        spec.get("nodeName"),
-        finished(pod),
-        bool(meta.get("deletionTimestamp")),
-        meta.get("annotations"),
-        spec.get("schedulingGates"),
-        meta.get("labels"),
-    )
-
-
-def _report_of(config_map: Object) -> str:
-    if (config_map["metadata"].get("labels") or {}).get(MODE_LABEL) != "topology":
-        return ""
-    return objects.topology_node(objects.read(config_map, ConfigMapObject))

@@ -265,21 +265,19 @@ class Store:
             return self._remove(before, new)
         return self._put(row, new, before)
 
-    def bind_stored(self, pod: Object, moment: str) -> Stored:
-        """Store a pod that was just given its nodeName, with the condition PodScheduled that goes with it."""
-        row = KINDS["Pod"]
-        before = self.stored("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
-        status = pod.setdefault("status", {})
-        others = [entry for entry in status.get("conditions") or () if entry.get("type") != "PodScheduled"]
-        scheduled = {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": moment,
-            "observedGeneration": pod["metadata"].get("generation", 1),
-        }
-        status["conditions"] = [*others, scheduled]
-        return self._put(row, pod, before)
+    def write_parts(
+        self, kind: str, namespace: str, name: str, *, metadata: Object | None = None, **parts: Any
+    ) -> Stored:
+        """Replace whole parts of an object (``status=...``, entries of ``metadata``) and share all the rest.
+
+        For what the cluster itself writes all the time: nothing is copied, defaulted or validated. The parts must
+        be new values that nobody changes afterwards. A write that changes nothing makes no new version.
+        """
+        before = self.stored(kind, namespace, name)
+        old, meta = before.object, {**before.object["metadata"], **(metadata or {})}
+        if meta == old["metadata"] and all(old.get(part) == value for part, value in parts.items()):
+            return before
+        return self._put(KINDS[kind], {**old, "metadata": meta, **parts}, before)
 
     # State that is kept with the objects
 

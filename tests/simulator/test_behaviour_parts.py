@@ -177,5 +177,5 @@ def test_a_fleet_that_cannot_be_used_says_why(tmp_path: Path, text: str, word: s
 
 
 def test_an_unknown_fleet_names_the_known_ones() -> None:
-    with pytest.raises(fleet.FleetError, match="demo, small"):
+    with pytest.raises(fleet.FleetError, match="demo, openb, small"):
         fleet.load("nowhere")
