@@ -12,6 +12,8 @@ from fractions import Fraction
 from functools import lru_cache
 from operator import attrgetter
 
+import msgspec
+
 from gpupools.domain.annotations import UNREADABLE, claims
 from gpupools.domain.asks import effective_requests
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
@@ -19,6 +21,7 @@ from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, 
 
 UNIT_SIZES_MIB = (1024, 128, 1)  # ACK's unit of gpu-mem, its alternative, and the open-source plugin's MiB
 
+PENDING = "pending"
 UNKNOWN_CARD = "unknown-card"
 FORMER_MODE = "former-mode"
 NO_CARDS = "no-cards"
@@ -192,7 +195,9 @@ class _Fold:
         self._keep(total)
         if strays := [index for index in indexes if index >= self.count]:
             stray_units = sum(memory.get(index, 0) for index in strays)
-            self.unplaced.append(_holding(pod, memory=stray_units, core=sum(core.get(index, 0) for index in strays)))
+            self._lose(
+                _holding(pod, memory=stray_units, core=sum(core.get(index, 0) for index in strays)), UNKNOWN_CARD
+            )
             self.orphan += stray_units
             for index in strays:
                 self.strays[index] = self.strays.get(index, 0) + memory.get(index, 0)
@@ -217,16 +222,18 @@ class _Fold:
         for index in placed:
             self.cards[index].add(_holding(pod, cards=1))
         self._keep(_holding(pod, cards=max(count, len(claim.cards))))
-        if missing := max(count, len(claim.cards)) - len(placed):
-            self.unplaced.append(_holding(pod, cards=missing))
-        if strays := [index for index in claim.cards if index >= self.count]:
+        strays = [index for index in claim.cards if index >= self.count]
+        if strays:
+            self._lose(_holding(pod, cards=len(strays)), UNKNOWN_CARD)
             self._warn_strays(pod, strays)
+        if count > len(claim.cards):
+            self._lose(_holding(pod, cards=count - len(claim.cards)), PENDING)
 
     def _keep(self, holding: Holding, *, former: bool = False, placed: bool = True) -> None:
         """List a pod's holding, and count it unless it belongs to a mode that the node left."""
         self.holdings.append(holding)
         if former or not placed:
-            self.unplaced.append(holding)
+            self._lose(holding, FORMER_MODE if former else PENDING)
         if former:
             return
         self.memory_used += holding.memory_units
@@ -235,6 +242,9 @@ class _Fold:
         if holding.releasing:
             self.releasing_memory += holding.memory_units
             self.releasing_cards += holding.cards
+
+    def _lose(self, holding: Holding, why: str) -> None:
+        self.unplaced.append(msgspec.structs.replace(holding, lost=why))
 
     def _warn(self, code: str, message: str, *pods: Pod) -> None:
         self.warnings.append(Warning_(code, message, tuple(_name(pod) for pod in pods)))

@@ -200,7 +200,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False):
-    """What one pod holds of one card."""
+    """What one pod holds of one card, or of a node.
+
+    ``lost`` says why it sits on no card, where it does not: "pending" (no readable allocation), "unknown-card" (a
+    card that is not there) or "former-mode" (given before the node changed its mode).
+    """
 
     uid: str
     namespace: str
@@ -212,6 +216,7 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     owner_kind: str = ""
     owner_name: str = ""
     created_at: str = ""
+    lost: str = ""
 
 
 class Gpu(msgspec.Struct, frozen=True, gc=False):
