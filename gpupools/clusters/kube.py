@@ -20,6 +20,7 @@ from gpupools.clusters.port import ApplyResult, Connection
 from gpupools.domain import wire
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import FIELD_MANAGER, OP_LABEL
+from gpupools.domain.reports import CardReport, by_node, with_reports
 from gpupools.errors import Conflict, Invalid, Refused, Unreachable
 
 MOST_LOG_BYTES = 1024 * 1024
@@ -75,10 +76,10 @@ class KubeClient:
         return version.git_version
 
     def nodes(self) -> list[GpuNode]:
-        """Return all nodes, with the topology reports that ACK keeps beside them."""
-        reports = self._topology_reports()
+        """Return all nodes, with the reports on their cards that ACK keeps beside them."""
+        reports = self._card_reports()
         nodes = (seen.value for seen in self._list(translate.KINDS["Node"]))
-        return [translate.with_topology(n, reports.get(n.name)) for n in nodes if isinstance(n, GpuNode)]
+        return [with_reports(n, reports.get(n.name, ())) for n in nodes if isinstance(n, GpuNode)]
 
     def node(self, name: str) -> GpuNode | None:
         """Return one node, or None when it is not there."""
@@ -86,7 +87,7 @@ class KubeClient:
         seen = translate.one(translate.KINDS["Node"], data) if data is not None else None
         if seen is None or not isinstance(seen.value, GpuNode):
             return None
-        return translate.with_topology(seen.value, self._topology_reports().get(name))
+        return with_reports(seen.value, self._card_reports().get(name, ()))
 
     def pods(self, *, node: str = "", namespace: str = "") -> list[Pod]:
         """Return the pods of the cluster, of one node or of one namespace, finished ones too."""
@@ -253,15 +254,14 @@ class KubeClient:
                 raise
         return list_all(self._channel, kind, path=path, query=query).seen
 
-    def _topology_reports(self) -> dict[str, translate.TopologyReport]:
+    def _card_reports(self) -> dict[str, list[CardReport]]:
         try:
-            found = self._list(translate.KINDS[translate.TOPOLOGY])
+            found = self._list(translate.KINDS[translate.REPORTS])
         except Refused as error:
             # Without the right to read them the first free cards are taken, as ACK does without a report.
-            _log.info("topology reports cannot be read: %s", error.code)
+            _log.info("reports on cards cannot be read: %s", error.code)
             return {}
-        reports = (seen.value for seen in found)
-        return {r.node: r for r in reports if isinstance(r, translate.TopologyReport)}
+        return by_node(seen.value for seen in found if isinstance(seen.value, CardReport))
 
     def _get(self, path: str) -> bytes | None:
         try:

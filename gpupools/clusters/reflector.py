@@ -18,6 +18,7 @@ from gpupools.clusters.listing import Listing
 from gpupools.clusters.localcopy import Difference, LocalCopy
 from gpupools.clusters.port import Connection
 from gpupools.domain.gpus import GpuNode, Pod, Workload
+from gpupools.domain.reports import CardReport, by_node, with_reports
 
 REQUIRED = ("Node", "Pod")  # without the right to read the other kinds the copy is poorer, not wrong
 MOST_FINISHED = 5000  # finished pods hold nothing; they are kept for pages that list them
@@ -76,12 +77,12 @@ class Reflector:
     # -- The copy
 
     def nodes(self) -> list[GpuNode]:
-        """Return the current nodes, with their topology reports."""
+        """Return the current nodes, with the reports on their cards."""
         values = self._values("Node")
-        found = self._values(translate.TOPOLOGY)
-        reports = {report.node: report for report in found if isinstance(report, translate.TopologyReport)}
+        found = self._values(translate.REPORTS)
+        reports = by_node(report for report in found if isinstance(report, CardReport))
         nodes = (value for value in values if isinstance(value, GpuNode))
-        return [translate.with_topology(node, reports.get(node.name)) for node in nodes]
+        return [with_reports(node, reports.get(node.name, ())) for node in nodes]
 
     def pods(self) -> list[Pod]:
         """Return the current pods, finished ones too (the last 5000)."""
@@ -203,7 +204,7 @@ def _node_of(value: translate.Value | None) -> str:
     match value:
         case GpuNode():
             return value.name
-        case Pod() | translate.TopologyReport():
+        case Pod() | CardReport():
             return value.node
         case _:
             return ""

@@ -14,20 +14,13 @@ import msgspec
 
 from gpupools.domain import objects, wire
 from gpupools.domain.gpus import GpuNode, Pod, Workload
+from gpupools.domain.reports import CardReport, card_report
 from gpupools.errors import ConsoleError
 
 _log = logging.getLogger(__name__)
 
 
-class TopologyReport(msgspec.Struct, frozen=True):
-    """ACK's report of how the cards of one node are linked."""
-
-    node: str
-    links: tuple[tuple[float, ...], ...] | None
-    unhealthy: tuple[int, ...]
-
-
-Value = GpuNode | Pod | Workload | TopologyReport
+Value = GpuNode | Pod | Workload | CardReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +34,8 @@ class Kind:
     query: tuple[tuple[str, str], ...] = ()
 
 
-def _topology(raw: wire.ConfigMapObject) -> TopologyReport:
-    links, unhealthy = objects.topology_report(raw.data or {})
-    return TopologyReport(objects.topology_node(raw), links, unhealthy)
-
-
-TOPOLOGY = "ConfigMap"
+# One kind of report has a label, the others only a name: all ConfigMaps of the namespace are looked at.
+REPORTS = "ConfigMap"
 KINDS: Mapping[str, Kind] = {
     kind.name: kind
     for kind in (
@@ -54,13 +43,7 @@ KINDS: Mapping[str, Kind] = {
         Kind("Pod", "/api/v1/pods", wire.PodObject, objects.pod),
         Kind("Job", "/apis/batch/v1/jobs", wire.JobObject, objects.job),
         Kind("DaemonSet", "/apis/apps/v1/daemonsets", wire.DaemonSetObject, objects.daemonset),
-        Kind(
-            TOPOLOGY,
-            "/api/v1/namespaces/kube-system/configmaps",
-            wire.ConfigMapObject,
-            _topology,
-            (("labelSelector", "ack.node.gpu.schedule=topology"),),
-        ),
+        Kind(REPORTS, "/api/v1/namespaces/kube-system/configmaps", wire.ConfigMapObject, card_report),
     )
 }
 
@@ -159,13 +142,6 @@ def event(kind: Kind, line: bytes) -> Event:
         meta = _identity(raw.object)
         return Event(raw.type, uid=meta.uid or "", version=meta.resource_version or "")
     return Event(raw.type, uid=seen.uid, version=seen.version, seen=seen)
-
-
-def with_topology(node: GpuNode, report: TopologyReport | None) -> GpuNode:
-    """Return the node with the links and sick cards of its report."""
-    if report is None:
-        return node
-    return msgspec.structs.replace(node, links=report.links, unhealthy=report.unhealthy)
 
 
 def _read(kind: Kind, raw: msgspec.Raw | bytes) -> Seen | None:

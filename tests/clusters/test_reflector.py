@@ -261,6 +261,20 @@ def test_a_topology_report_gives_its_node_links_and_rings_for_it(api: ScriptedSe
         assert there.unhealthy == (1,)
 
 
+def test_a_health_report_takes_a_card_out_and_its_end_brings_it_back(api: ScriptedServer) -> None:
+    api.put("Node", node("a"))
+    with Reflector(api.connection(), pace=FAST) as reflector:
+        reflector.next_ring(timeout_seconds=10)
+        sick = "- deviceId: 1\n  deviceType: gpu\n  healthy: false\n"
+        meta = {"namespace": "kube-system", "name": "a-device-status", "uid": "h"}
+        api.put("ConfigMap", {"metadata": meta, "data": {"devices": sick}})
+        assert reflector.next_ring(timeout_seconds=10) == {"a"}
+        assert [there.unhealthy for there in reflector.nodes()] == [(1,)]
+        api.put("ConfigMap", {"metadata": meta, "data": {"devices": "[]"}})
+        assert reflector.next_ring(timeout_seconds=10) == {"a"}
+        assert [there.unhealthy for there in reflector.nodes()] == [()]
+
+
 def test_stop_ends_the_threads_at_once_though_the_streams_are_silent(api: ScriptedServer) -> None:
     api.bookmark_seconds = 60
     before = threading.active_count()
