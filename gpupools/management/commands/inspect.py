@@ -1,7 +1,8 @@
-"""Print what the cards of a cluster's shared nodes hold, as ``kubectl inspect cgpu`` lays it out."""
+"""Print what the cards of a cluster's shared nodes hold, as ``kubectl inspect cgpu`` lays it out, or as JSON."""
 
 from __future__ import annotations
 
+import json
 from argparse import ArgumentParser
 from typing import Any
 
@@ -11,10 +12,11 @@ from gpupools.domain import inspect as tables
 from gpupools.errors import ConsoleError
 from gpupools.models import Cluster
 from gpupools.services import allocation
+from gpupools.services.rows import timestamp
 
 
 class Command(BaseCommand):
-    """The table of allocated and total memory units per card, from the current picture."""
+    """The tables of allocated and total memory units per card, from the current picture."""
 
     help = "Print allocated and total GPU memory per card, as 'kubectl inspect cgpu' does."
 
@@ -22,6 +24,8 @@ class Command(BaseCommand):
         """Take the node, and the cluster where more than one is connected."""
         parser.add_argument("node", nargs="?", default="", help="only this node")
         parser.add_argument("--cluster", default="", help="name of the cluster; needed when there are several")
+        parser.add_argument("-d", action="store_true", dest="details", help="also the pods, node by node")
+        parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of tables")
         parser.add_argument("--whole", action="store_true", help="also nodes whose cards are handed out whole")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -40,7 +44,12 @@ class Command(BaseCommand):
             folds = {node: folds[node]}
         ips = {each.name: each.ip for each in picture.nodes}
         chosen = [folds[name] for name in sorted(folds)]
-        self.stdout.write(tables.table(chosen, ips), ending="")
+        if options["as_json"]:
+            found = {"cluster": cluster.name, "taken_at": timestamp(picture.taken_at), **tables.document(chosen, ips)}
+            self.stdout.write(json.dumps(found, indent=2))
+            return
+        shown = tables.details if options["details"] else tables.table
+        self.stdout.write(shown(chosen, ips), ending="")
         if options["whole"]:
             self.stdout.write(tables.whole_table(chosen), ending="")
 
