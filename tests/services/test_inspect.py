@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 import pytest
@@ -72,3 +73,19 @@ def test_what_is_not_there_is_said(lab: Cluster, arguments: tuple[str, ...], sai
 def test_without_numbers_it_says_that_nothing_is_known(lab: Cluster) -> None:
     with pytest.raises(CommandError, match="Nothing is known"):
         printed()
+
+
+def test_details_list_the_pods_of_each_node(lab: Cluster) -> None:
+    show(lab, [a_node(NAME, ip="192.0.2.109")], filled(15, 9, on=NAME))
+    text = printed("-d")
+    assert text.startswith(f"\nNAME:       {NAME}\nIPADDRESS:  192.0.2.109\n\n")
+    assert "used-1       default    0                9                0                0                \n" in text
+    assert text.endswith("\n\nAllocated/Total GPU Memory In Cluster:  24/60 (40%)  \n")
+
+
+def test_json_has_the_cluster_and_the_age_of_its_numbers(lab: Cluster) -> None:
+    show(lab, [a_node("n1", cards=1), a_node("n2")], filled(3, on="n1"))
+    found = json.loads(printed("--json", "n1"))
+    assert (found["cluster"], found["memory_units_used"], found["memory_units"]) == ("lab", 3, 15)
+    assert [node["name"] for node in found["nodes"]] == ["n1"]
+    assert found["taken_at"].endswith("Z")
