@@ -50,7 +50,7 @@ class ApiError(Exception):
             "metadata": self.list_meta,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
+            **({"reason": self.reason} if self.reason else {}),
             "code": self.status,
         }
         details = dict(self.details)
@@ -122,3 +122,18 @@ def bad_request(message: str) -> ApiError:
 def expired(message: str = "") -> ApiError:
     """410: the version asked for was compacted away; the client has to list again."""
     return ApiError(410, "Expired", message or "The resourceVersion for the provided watch is too old.")
+
+
+def refuse_options(kind: str, causes: Sequence[Cause]) -> None:
+    """Raise 422 when there is something wrong with a request's options (``ListOptions``, ``PatchOptions``)."""
+    if not causes:
+        return
+    said = [f"{cause.field}: {cause.message}" for cause in causes]
+    text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    raise ApiError(
+        422,
+        "Invalid",
+        f'{kind}.meta.k8s.io "" is invalid: {text}',
+        causes,
+        details={"group": "meta.k8s.io", "kind": kind},
+    )

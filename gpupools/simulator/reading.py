@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpupools.simulator.errors import ApiError, Cause, bad_request, expired
+from gpupools.simulator.errors import ApiError, Cause, bad_request, expired, refuse_options
 from gpupools.simulator.journal import ADDED, DELETED, Event, Feed, Stored, watch_line
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.presenting import Presenter
@@ -53,6 +53,7 @@ class Reader:
     def get(self, request: Request, target: Target) -> Response:
         """Return one object."""
         presenter = Presenter(request, target, self._store.now)
+        self.check_not_ahead(_version_of(request, _odd_version) or 0)
         stored = self._store.stored(target.row.kind, target.namespace, target.name)
         return Response(presenter.one(stored))
 
@@ -60,10 +61,11 @@ class Reader:
         """Return a list, whole or a page of it."""
         presenter = Presenter(request, target, self._store.now)
         test = _selection(request, target)
-        limit = request.number("limit") or 0
-        token = request.query.get("continue", "")
-        self._check_version(request)
-        snapshot, start = self._snapshot(target, token)
+        limit = max(0, request.number("limit") or 0)
+        if request.query.get("resourceVersion") == "0" and not request.query.get("continue"):
+            # "Any version will do" is answered from the real server's cache, which cuts no pages.
+            limit = 0
+        snapshot, start = self._snapshot(request, target, limit)
         found = snapshot.found
         if test is not None:
             found = [stored for stored in found if test(stored.object)]
@@ -78,19 +80,34 @@ class Reader:
                 meta["remainingItemCount"] = rest
         return Response(presenter.many(found, meta))
 
-    def _snapshot(self, target: Target, token: str) -> tuple[_Snapshot, str]:
+    def _snapshot(self, request: Request, target: Target, limit: int) -> tuple[_Snapshot, str]:
         """Return what a list (or the page that a token asks for) is cut from, and where it starts."""
-        if not token:
+        token, match = request.query.get("continue", ""), request.query.get("resourceVersionMatch", "")
+        _check_list_options(request, match, token)
+        if token:
+            return self._rest(request, target, token)
+        version = _version_of(request, _bad_version)
+        if not version:
             return self._now(target), ""
+        self.check_not_ahead(version)
+        # Without a word about it, a page is exact: pages of one list have to fit together.
+        if match == "Exact" or (not match and limit):
+            found = self._at(target, version)
+            if found is None:
+                raise expired("The resourceVersion for the provided list is too old.")
+            return found, ""
+        return self._now(target), ""
+
+    def _rest(self, request: Request, target: Target, token: str) -> tuple[_Snapshot, str]:
         asked = _parse_token(token)
+        if request.query.get("resourceVersion", "") not in ("", "0"):
+            raise bad_request("specifying resource version is not allowed when using continue")
         if asked.rv < 0:
             # The token that came with a 410: go on from there with what is there now.
             return self._now(target), asked.start
-        kept = self._snapshots.get((target.row.kind, target.namespace, asked.rv))
+        kept = self._snapshots.get((target.row.kind, target.namespace, asked.rv)) or self._at(target, asked.rv)
         if kept is not None:
             return kept, asked.start
-        if asked.rv == self._store.version:
-            return self._now(target), asked.start
         error = expired(
             "The provided continue parameter is too old to display a consistent list result. You can start a new "
             "list without the continue parameter, or use the continue token in this response to retrieve the "
@@ -105,6 +122,22 @@ class Reader:
         store = self._store
         return _Snapshot(store.version, store.all_stored(target.row.kind, target.namespace or None))
 
+    def _at(self, target: Target, version: int) -> _Snapshot | None:
+        """Return how things stood at an earlier version, None when that is forgotten."""
+        if version == self._store.version:
+            return self._now(target)
+        kind = target.row.kind
+        if version < self._store.compacted(kind):
+            return None
+        found = {_place(stored): stored for stored in self._store.all_stored(kind)}
+        for event in reversed(self._store.subscribe(kind, since=version).ready()):
+            if event.previous is None:
+                found.pop(_place(event.stored), None)
+            else:
+                found[_place(event.previous)] = event.previous
+        inside = f"{target.namespace}\0" if target.namespace else ""
+        return _Snapshot(version, [found[place] for place in sorted(found) if place.startswith(inside)])
+
     def _keep(self, target: Target, snapshot: _Snapshot) -> None:
         self._snapshots[(target.row.kind, target.namespace, snapshot.version)] = snapshot
         while len(self._snapshots) > SNAPSHOTS_KEPT:
@@ -114,38 +147,17 @@ class Reader:
         """Make every continue token expire, as a compaction does."""
         self._snapshots.clear()
 
-    def _check_version(self, request: Request) -> None:
-        """Refuse versions that are not there yet, or no longer."""
-        match = request.query.get("resourceVersionMatch", "")
-        version = _version(request)
-        if match and version is None:
-            raise _invalid_option(
-                "resourceVersionMatch",
-                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-            )
-        if match not in ("", "Exact", "NotOlderThan"):
-            raise _invalid_option(
-                "resourceVersionMatch",
-                f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""',
-            )
-        if version is None:
-            return
-        self.check_not_ahead(version)
-        if match == "Exact":
-            if version == 0:
-                raise _invalid_option(
-                    "resourceVersionMatch",
-                    'Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"',
-                )
-            if version != self._store.version:
-                raise expired("The resourceVersion for the provided list is too old.")
-
     def check_not_ahead(self, version: int) -> None:
         """Raise 504, as the API server does, for a version that has not been."""
+        error = self._not_there_yet(version)
+        if error is not None:
+            raise error
+
+    def _not_there_yet(self, version: int) -> ApiError | None:
         current = self._store.version
         if version <= current:
-            return
-        raise ApiError(
+            return None
+        return ApiError(
             504,
             "Timeout",
             f"Timeout: Too large resource version: {version}, current: {current}",
@@ -157,22 +169,12 @@ class Reader:
         """Return a stream of changes: from a version, or after everything that is there."""
         presenter = Presenter(request, target, self._store.now)
         test = _selection(request, target)
-        version = _version(request)
+        version = _version_of(request, _odd_version)
         initial = request.query.get("sendInitialEvents")
         bookmarks = request.flag("allowWatchBookmarks")
-        match = request.query.get("resourceVersionMatch", "")
-        if initial is not None and match != "NotOlderThan":
-            raise _invalid_option(
-                "resourceVersionMatch",
-                "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )
-        if initial is None and match:
-            raise _invalid_option(
-                "resourceVersionMatch",
-                "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
+        _check_watch_options(request, initial)
         everything_first = request.flag("sendInitialEvents") if initial is not None else not version
-        self.check_not_ahead(version or 0)
+        error = self._not_there_yet(version or 0) if everything_first else None
         seconds = request.number("timeoutSeconds")
         if not seconds:
             seconds = WATCH_SECONDS[0] + secrets.randbelow(WATCH_SECONDS[1] - WATCH_SECONDS[0])
@@ -187,6 +189,7 @@ class Reader:
         since = store.version if everything_first or not version else version
         feed = store.subscribe(target.row.kind, since=since)
         watch = Watch(presenter, test, target.namespace, feed, state)
+        watch.error = error
         watch.ends_initial = initial is not None and request.flag("sendInitialEvents") and bookmarks
         return Stream(watch.lines(seconds, bookmarks=bookmarks, newest=lambda: store.version))
 
@@ -203,6 +206,8 @@ class Watch:
         self._feed = feed
         self._state = state
         self.ends_initial = False
+        # Refused after all: told in the stream, as everything that is found out once a watch was accepted.
+        self.error: ApiError | None = None
 
     def _selects(self, stored: Stored | None) -> bool:
         if stored is None:
@@ -237,6 +242,9 @@ class Watch:
 
     async def lines(self, seconds: int, *, bookmarks: bool, newest: Callable[[], int]) -> AsyncIterator[bytes]:
         """Yield the stream, several events to a chunk when they come fast."""
+        if self.error is not None:
+            yield watch_line("ERROR", encode(self.error.body()))
+            return
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         if self._state:
@@ -259,8 +267,10 @@ class Watch:
             if bookmarks:
                 # Nothing of ours happened up to here, and the feed has seen all of it.
                 version = newest()
-                self._feed.version = version
-                yield watch_line("BOOKMARK", self._presenter.bookmark(version, initial_events_end=False))
+                # A watch from a version that is yet to come is quiet until then.
+                if version >= self._feed.version:
+                    self._feed.version = version
+                    yield watch_line("BOOKMARK", self._presenter.bookmark(version, initial_events_end=False))
             if loop.time() >= end:
                 return
 
@@ -272,24 +282,71 @@ def _selection(request: Request, target: Target) -> Test | None:
     return selection(target.row, request.query.get("labelSelector", ""), fields)
 
 
-def _version(request: Request) -> int | None:
+def _version_of(request: Request, refusal: Callable[[str], ApiError]) -> int | None:
     text = request.query.get("resourceVersion", "")
     if not text:
         return None
-    if not text.isdigit():
-        raise _invalid_option("resourceVersion", f'Invalid value: "{text}": strconv.ParseUint: invalid syntax')
+    if not (text.isascii() and text.isdigit()):
+        said = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise refusal(said)
     return int(text)
 
 
-def _invalid_option(field: str, message: str) -> ApiError:
-    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueInvalid"
-    return ApiError(
-        422,
-        "Invalid",
-        f'ListOptions.meta.k8s.io "" is invalid: {field}: {message}',
-        [Cause(reason, field, message)],
-        details={"group": "meta.k8s.io", "kind": "ListOptions"},
-    )
+def _bad_version(said: str) -> ApiError:
+    return bad_request(f"invalid resource version: {said}")
+
+
+def _odd_version(said: str) -> ApiError:
+    """Lists call it a bad request; watches and reads let it through as an error without a reason."""
+    return ApiError(500, "", said)
+
+
+_FORBIDDEN, _UNSUPPORTED = "FieldValueForbidden", "FieldValueNotSupported"
+_MATCH = "resourceVersionMatch"
+
+
+def _check_list_options(request: Request, match: str, token: str) -> None:
+    """Refuse (422) options of a list that contradict each other."""
+    causes: list[Cause] = []
+    version = request.query.get("resourceVersion", "")
+
+    def forbid(field: str, text: str) -> None:
+        causes.append(Cause(_FORBIDDEN, field, f"Forbidden: {text}"))
+
+    if match:
+        if not version:
+            forbid(_MATCH, "resourceVersionMatch is forbidden unless resourceVersion is provided")
+        if token:
+            forbid(_MATCH, "resourceVersionMatch is forbidden when continue is provided")
+        if match not in ("Exact", "NotOlderThan"):
+            text = f'Unsupported value: "{match}": supported values: "Exact", "NotOlderThan", ""'
+            causes.append(Cause(_UNSUPPORTED, _MATCH, text))
+        if match == "Exact" and version == "0":
+            forbid(_MATCH, 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+    if "sendInitialEvents" in request.query:
+        forbid("sendInitialEvents", "sendInitialEvents is forbidden for list")
+    refuse_options("ListOptions", causes)
+
+
+def _check_watch_options(request: Request, initial: str | None) -> None:
+    """Refuse (422) options of a watch that contradict each other."""
+    causes: list[Cause] = []
+    match = request.query.get(_MATCH, "")
+
+    def forbid(text: str) -> None:
+        causes.append(Cause(_FORBIDDEN, _MATCH, f"Forbidden: {text}"))
+
+    if initial is not None and match != "NotOlderThan":
+        forbid("sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    if match:
+        if initial is None:
+            forbid("resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        if match != "NotOlderThan":
+            text = f'Unsupported value: "{match}": supported values: "NotOlderThan"'
+            causes.append(Cause(_UNSUPPORTED, _MATCH, text))
+        if request.query.get("continue"):
+            forbid("resourceVersionMatch is forbidden when continue is provided")
+    refuse_options("ListOptions", causes)
 
 
 def _place(stored: Stored) -> str:
@@ -308,4 +365,4 @@ def _parse_token(token: str) -> _Continue:
         said = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
         return msgspec.json.decode(said, type=_Continue)
     except (binascii.Error, msgspec.DecodeError, ValueError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import threading
 
@@ -99,12 +100,11 @@ def test_a_foreign_continue_token_is_refused(core: client.CoreV1Api, five: str) 
 
 def test_an_expired_continue_token_is_410_with_a_token_to_go_on(core: client.CoreV1Api, five: str) -> None:
     first = core.list_namespaced_config_map(five, limit=2)
-    # Each page that is cut at another version pushes an older snapshot out.
-    for number in range(40):
-        core.patch_namespaced_config_map("c0", five, {"data": {"a": f"v{number}"}})
-        core.list_namespaced_config_map(five, limit=1)
+    # The same place in a list of long ago.
+    said = json.loads(base64.urlsafe_b64decode(first.metadata._continue + "=="))
+    old = base64.urlsafe_b64encode(json.dumps({**said, "rv": 1}).encode()).decode().rstrip("=")
     with pytest.raises(ApiException) as gone:
-        core.list_namespaced_config_map(five, limit=2, _continue=first.metadata._continue)
+        core.list_namespaced_config_map(five, limit=2, _continue=old)
     body = json.loads(gone.value.body)
     assert (gone.value.status, body["reason"]) == (410, "Expired")
     rest = core.list_namespaced_config_map(five, _continue=body["metadata"]["continue"])
@@ -118,12 +118,29 @@ def test_a_version_from_the_future_is_told_so(core: client.CoreV1Api, five: str)
     assert json.loads(refused.value.body)["details"]["causes"][0]["reason"] == "ResourceVersionTooLarge"
 
 
-def test_an_exact_old_version_is_410(core: client.CoreV1Api, five: str) -> None:
+def test_an_exact_old_version_is_what_was_there_then(core: client.CoreV1Api, five: str) -> None:
     old = core.list_namespaced_config_map(five).metadata.resource_version
     core.patch_namespaced_config_map("c0", five, {"data": {"a": "2"}})
+    core.create_namespaced_config_map(five, config_map("later"))
+    core.delete_namespaced_config_map("c4", five)
+    then = core.list_namespaced_config_map(five, resource_version=old, resource_version_match="Exact")
+    assert (names(then), then.metadata.resource_version) == ([f"c{number}" for number in range(5)], old)
+    assert then.items[0].data == {"a": "1"}
+    page = core.list_namespaced_config_map(five, resource_version=old, limit=2)
+    rest = core.list_namespaced_config_map(five, _continue=page.metadata._continue)
+    assert names(page) + names(rest) == [f"c{number}" for number in range(5)]
+
+
+def test_an_exact_version_that_was_forgotten_is_410(core: client.CoreV1Api, five: str) -> None:
     with pytest.raises(ApiException) as gone:
-        core.list_namespaced_config_map(five, resource_version=old, resource_version_match="Exact")
+        core.list_namespaced_config_map(five, resource_version="1", resource_version_match="Exact")
     assert gone.value.status == 410
+    assert "The resourceVersion for the provided list is too old." in gone.value.body
+
+
+def test_any_version_is_one_page(core: client.CoreV1Api, five: str) -> None:
+    assert len(names(core.list_namespaced_config_map(five, resource_version="0", limit=2))) == 5
+    assert len(names(core.list_namespaced_config_map(five, limit=-1))) == 5
 
 
 def test_missing_objects_are_404(core: client.CoreV1Api, namespace: str) -> None:
