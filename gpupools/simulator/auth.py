@@ -70,8 +70,19 @@ _ROLES: Mapping[str, tuple[Rule, ...]] = {
     "viewer": _LOOK,
 }
 
-# What every identity may: ask what itself may.
-_SELF = frozenset(("selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"))
+# What every identity may: ask what itself may, and read what is not a resource.
+SELF_RULES = (
+    _rule(frozenset(("create",)), "authentication.k8s.io", "selfsubjectreviews"),
+    _rule(frozenset(("create",)), "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+)
+OPEN_PATHS = (
+    "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*", "/readyz", "/version",
+    "/version/",
+)  # fmt: skip
+
+
+def _path_is_open(path: str) -> bool:
+    return any(path == known or (known.endswith("*") and path.startswith(known[:-1])) for known in OPEN_PATHS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +96,20 @@ class Identity:
     @property
     def rules(self) -> tuple[Rule, ...]:
         """What this identity may."""
-        return _ROLES[self.role]
+        return (*SELF_RULES, *_ROLES[self.role])
 
     def may(self, verb: str, group: str, resource: str) -> bool:
         """Return whether the identity may do ``verb`` on ``resource`` (with ``/subresource``) of ``group``."""
-        if resource in _SELF:
-            return verb == "create"
         return any(rule.covers(verb, group, resource) for rule in self.rules)
+
+    def may_path(self, verb: str, path: str) -> bool:
+        """Return whether the identity may do ``verb`` (get, head, post ...) on a path that is no resource."""
+        return self.role == "admin" or (verb in ("get", "head") and _path_is_open(path))
+
+    def check_path(self, verb: str, path: str) -> None:
+        """Raise 403 unless the identity may."""
+        if not self.may_path(verb, path):
+            raise ApiError(403, "Forbidden", f'forbidden: User "{self.user}" cannot {verb} path "{path}"')
 
     def check(self, verb: str, group: str, resource: str, namespace: str, name: str) -> None:
         """Raise 403 unless the identity may."""
@@ -100,6 +118,8 @@ class Identity:
         plural = resource.partition("/")[0]
         full = f"{plural}.{group}" if group else plural
         what = f'{full} "{name}"' if name else full
+        # A namespace itself is asked for "in" itself.
+        namespace = namespace or (name if plural == "namespaces" else "")
         where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
         details: dict[str, str] = {"name": name} if name else {}
         if group:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gpupools.simulator.auth import Identity
+from gpupools.simulator.auth import OPEN_PATHS, Identity
+from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.wire import Request, Response, encode
 
@@ -16,7 +17,7 @@ def answer(path: str, request: Request, identity: Identity) -> Response | None:
     if path == _ACCESS:
         return _created({**request.object(), "status": _access(request.object(), identity)})
     if path == _RULES:
-        return _created({**request.object(), "status": _rules(identity)})
+        return _created({**request.object(), "status": _rules(request.object(), identity)})
     if path == _WHO:
         user = {"username": identity.user, "uid": identity.role, "groups": list(identity.groups)}
         return _created({**request.object(), "status": {"userInfo": user}})
@@ -30,12 +31,21 @@ def _created(review: Object) -> Response:
 
 def _access(review: Object, identity: Identity) -> Object:
     spec = review.get("spec") or {}
-    asked = spec.get("resourceAttributes")
+    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (asked is None) == (path is None):
+        text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        if asked is not None:
+            text = "cannot be specified in combination with nonResourceAttributes"
+        raise ApiError(
+            422,
+            "Invalid",
+            f'SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: '
+            f"{encode(path).decode()}: {text}",
+            [Cause("FieldValueInvalid", "spec.resourceAttributes", f"Invalid value: {encode(path).decode()}: {text}")],
+            details={"group": "authorization.k8s.io", "kind": "SelfSubjectAccessReview"},
+        )
     if asked is None:
-        # Every identity may read what is not a resource: health, version, discovery.
-        verb = (spec.get("nonResourceAttributes") or {}).get("verb", "")
-        allowed = identity.role == "admin" or verb in ("get", "head")
-        return {"allowed": allowed}
+        return {"allowed": identity.may_path(path.get("verb", ""), path.get("path", ""))}
     resource = asked.get("resource", "")
     if asked.get("subresource"):
         resource = f"{resource}/{asked['subresource']}"
@@ -45,7 +55,9 @@ def _access(review: Object, identity: Identity) -> Object:
     return {"allowed": True, "reason": f'RBAC: allowed by the role "{identity.role}" of the embedded cluster'}
 
 
-def _rules(identity: Identity) -> Object:
+def _rules(review: Object, identity: Identity) -> Object:
+    if not (review.get("spec") or {}).get("namespace"):
+        raise bad_request("no namespace on request")
     rules = [
         {
             "verbs": sorted(rule.verbs),
@@ -54,5 +66,7 @@ def _rules(identity: Identity) -> Object:
         }
         for rule in identity.rules
     ]
-    paths = {"verbs": ["get"], "nonResourceURLs": ["/api", "/apis", "/healthz", "/livez", "/readyz", "/version"]}
-    return {"resourceRules": rules, "nonResourceRules": [paths], "incomplete": False}
+    paths = [{"verbs": ["get"], "nonResourceURLs": list(OPEN_PATHS)}]
+    if identity.role == "admin":
+        paths.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
+    return {"resourceRules": rules, "nonResourceRules": paths, "incomplete": False}

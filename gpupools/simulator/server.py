@@ -93,6 +93,7 @@ class KubernetesApi:
             answered = reviews.answer(path, request, identity)
             if answered is not None:
                 return answered
+        identity.check_path(request.method.lower(), path)
         if request.method not in ("GET", "HEAD"):
             raise _no_such_path()
         if path.startswith(_HEALTH):
@@ -131,7 +132,10 @@ class KubernetesApi:
         verb = _VERBS.get(request.method)
         if verb is None:
             raise _not_allowed()
-        if verb == "get" and not target.name:
+        if verb == "get" and "/watch/" in request.path:
+            # The old way to ask for a watch; still answered, as by the real server.
+            verb = "watch"
+        elif verb == "get" and not target.name:
             verb = "watch" if request.flag("watch") else "list"
         elif verb == "get" and request.flag("watch") and not target.subresource:
             verb = "watch"

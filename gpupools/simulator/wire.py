@@ -5,7 +5,7 @@ Knows ASGI scopes and the kinds table; does nothing to objects.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
@@ -14,7 +14,7 @@ import msgspec
 import yaml
 
 from gpupools.simulator import protobuf
-from gpupools.simulator.errors import ApiError, Cause, bad_request
+from gpupools.simulator.errors import ApiError, Cause, bad_request, refuse_options
 from gpupools.simulator.kinds import BY_RESOURCE, Kind, Object
 
 JSON = "application/json"
@@ -37,7 +37,7 @@ class Form:
 
 @dataclass(slots=True)
 class Request:
-    """One HTTP request. ``query`` keeps the last value of a name, ``all_query`` all pairs."""
+    """One HTTP request. ``query`` keeps the first value of a name, as the API server reads it."""
 
     method: str
     path: str
@@ -48,7 +48,7 @@ class Request:
     def flag(self, name: str) -> bool:
         """Return a boolean of the query, as Go reads it: present and empty is true."""
         value = self.query.get(name)
-        return value is not None and value.lower() not in ("0", "false", "f", "no")
+        return value is not None and value.lower() not in ("0", "false")
 
     def number(self, name: str) -> int | None:
         """Return a whole number of the query, None when absent; 400 when it is none."""
@@ -67,17 +67,23 @@ class Request:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored; 422 for anything but ``All``."""
-        value = self.query.get("dryRun", "")
-        if value not in ("", "All"):
-            message = f'Unsupported value: "{value}": supported values: "All"'
-            raise ApiError(
-                422,
-                "Invalid",
-                f'{self.method.title()}Options.meta.k8s.io "" is invalid: dryRun: {message}',
-                [Cause("FieldValueNotSupported", "dryRun", message)],
-            )
-        return value == "All"
+        """Whether nothing is to be stored; ``check_options`` has refused anything but ``All``."""
+        return self.query.get("dryRun", "") == "All"
+
+    def check_options(self) -> None:
+        """Refuse (422) options of a write that are none."""
+        causes: list[Cause] = []
+        dry_run = self.query.get("dryRun", "")
+        if dry_run not in ("", "All"):
+            text = f'Unsupported value: {encode([dry_run]).decode()}: supported values: "All"'
+            causes.append(Cause(_UNSUPPORTED, "dryRun", text))
+        if self.method != "DELETE":
+            causes += _manager_causes(self.query.get("fieldManager", ""))
+            mode = self.query.get("fieldValidation", "")
+            if mode not in ("", "Ignore", "Strict", "Warn"):
+                text = f'Unsupported value: "{mode}": supported values: "", "Ignore", "Strict", "Warn"'
+                causes.append(Cause(_UNSUPPORTED, "fieldValidation", text))
+        refuse_options(_OPTIONS.get(self.method, "Options"), causes)
 
     def content_type(self) -> str:
         """Return the body's media type without parameters; JSON when the client names none."""
@@ -94,17 +100,19 @@ class Request:
         if media == protobuf.MEDIA_TYPE:
             return protobuf.decode(self.body)
         if not media.endswith("json"):
-            raise unsupported_media_type(media)
+            raise unsupported_media_type(BODY_TYPES)
         try:
             return msgspec.json.decode(self.body)
         except msgspec.DecodeError as error:
-            raise bad_request(f"the object provided is unrecognized (must be of type Object): {error}") from error
+            raise _unrecognized(f"couldn't get version/kind; json parse error: {error}", self.body) from error
 
     def object(self) -> Object:
         """Return the body when it is an object; 400 otherwise."""
         found = self.decoded()
         if not isinstance(found, dict):
-            raise bad_request("the object provided is unrecognized (must be of type Object)")
+            raise _unrecognized(
+                "couldn't get version/kind; json parse error: cannot unmarshal into an object", self.body
+            )
         return found
 
     def form(self) -> Form:
@@ -134,14 +142,38 @@ class Request:
         )
 
 
-def unsupported_media_type(media: str) -> ApiError:
-    """415: a body that is neither JSON nor YAML, or a patch of an unknown kind."""
+BODY_TYPES = (JSON, "application/yaml", protobuf.MEDIA_TYPE)
+
+
+def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+    """415: a body in none of the accepted media types."""
     return ApiError(
         415,
         "UnsupportedMediaType",
-        "the body of the request was in an unknown format - accepted media types include: "
-        f"application/json, application/yaml (not {media})",
+        f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}",
     )
+
+
+_UNSUPPORTED = "FieldValueNotSupported"
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+MANAGER_LIMIT = 128
+_SHOWN_BYTES = 30
+
+
+def _unrecognized(why: str, body: bytes) -> ApiError:
+    start = body[:_SHOWN_BYTES]
+    shown = start.decode("utf-8", "replace") if start.startswith(b"{") else start.hex()
+    more = " ..." if len(body) > _SHOWN_BYTES else ""
+    return bad_request(f"the object provided is unrecognized (must be of type Object): {why} ({shown}{more})")
+
+
+def _manager_causes(manager: str) -> list[Cause]:
+    if len(manager) > MANAGER_LIMIT:
+        return [Cause("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {MANAGER_LIMIT} bytes")]
+    if not manager.isprintable():
+        text = f"Invalid value: {encode(manager).decode()}: should only contain printable characters"
+        return [Cause("FieldValueInvalid", "fieldManager", text)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +226,8 @@ def parse_target(path: str) -> Target | None:
         group, version, rest = parts[1], parts[2], parts[3:]
     else:
         return None
+    if rest[0] == "watch" and len(rest) > 1:
+        rest = rest[1:]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
         namespace, rest = rest[1], rest[2:]
@@ -219,7 +253,8 @@ def parse_request(scope: Mapping[str, Any], body: bytes) -> Request:
             headers[name] += "," + value.decode("latin-1")
         else:
             headers[name] = value.decode("latin-1")
-    query = dict(parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True))
+    pairs = parse_qsl(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True)
+    query = dict(reversed(pairs))
     return Request(scope["method"], scope["path"], query, headers, body)
 
 

@@ -5,20 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 from gpupools.simulator import eventviews, ownership, patches
-from gpupools.simulator.errors import ApiError, Cause, bad_request, conflict, not_found
+from gpupools.simulator.errors import ApiError, Cause, bad_request, conflict, invalid, not_found, refuse_options
 from gpupools.simulator.journal import Stored
-from gpupools.simulator.kinds import Object
+from gpupools.simulator.kinds import KINDS, Object
 from gpupools.simulator.presenting import Presenter
 from gpupools.simulator.selectors import selection
 from gpupools.simulator.store import Store
 from gpupools.simulator.unknownfields import check_fields
 from gpupools.simulator.values import copy_of, stamp
-from gpupools.simulator.wire import Request, Response, Target, encode
+from gpupools.simulator.wire import Request, Response, Target, encode, unsupported_media_type
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
+
+_POLICIES = ("Foreground", "Background", "Orphan")
+# Kinds that a PUT creates where there is none, and kinds that are never replaced without a resourceVersion.
+_MADE_BY_PUT = frozenset(("Event", "Lease"))
+_NEVER_BLIND = frozenset(("Lease",))
+# Where the real server says that its kinds are registered.
+_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 # A generated name that is taken is made anew this often, as the real server does.
 GENERATED_NAME_ATTEMPTS = 8
@@ -32,9 +39,13 @@ class Writer:
 
     def create(self, request: Request, target: Target) -> Response:
         """Create the object in the body; generated names are tried again when taken."""
+        request.check_options()
         presenter = Presenter(request, target, self._store.now)
         obj = self._body(request, target)
         headers = check_fields(target.row, obj, request.query.get("fieldValidation", ""), what="create")
+        if obj["metadata"].get("resourceVersion", "") not in ("", "0"):
+            # Found out by the real server's storage, which gives no reason.
+            raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
         generated = not obj["metadata"].get("name") and obj["metadata"].get("generateName")
         for attempt in range(GENERATED_NAME_ATTEMPTS):
             try:
@@ -50,18 +61,32 @@ class Writer:
 
     def update(self, request: Request, target: Target) -> Response:
         """Replace an object, its status, or a namespace's finalizers."""
+        request.check_options()
         presenter = Presenter(request, target, self._store.now)
         obj = self._body(request, target)
         headers = check_fields(target.row, obj, request.query.get("fieldValidation", ""), what="update")
+        kind, meta = target.row.kind, obj["metadata"]
+        if kind in _MADE_BY_PUT and not self._store.peek(kind, target.namespace, target.name):
+            stored = self._store.create_stored(kind, obj, manager=request.manager, dry_run=request.dry_run)
+            return Response(presenter.one(stored), 201, headers=headers)
+        if kind in _NEVER_BLIND and not meta.get("resourceVersion"):
+            cause = Cause(
+                "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update"
+            )
+            raise invalid(target.row, target.name, [cause])
         stored = self._update(request, target, obj, request.manager)
         return Response(presenter.one(stored), headers=headers)
 
     def patch(self, request: Request, target: Target) -> Response:
         """Patch an object in one of the four ways; server-side apply creates what is not there."""
+        request.check_options()
         presenter = Presenter(request, target, self._store.now)
         media = request.content_type()
         if media == APPLY_PATCH:
             return self._apply(request, target, presenter)
+        if "force" in request.query:
+            said = "Forbidden: may not be specified for non-apply patch"
+            refuse_options("PatchOptions", [Cause("FieldValueForbidden", "force", said)])
         patch = self._patch_body(request, media)
         stored = self._store.stored(target.row.kind, target.namespace, target.name)
         live = self._viewed(target, stored.object)
@@ -82,12 +107,7 @@ class Writer:
 
     def _patch_body(self, request: Request, media: str) -> Any:
         if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH):
-            raise ApiError(
-                415,
-                "UnsupportedMediaType",
-                "the body of the request was in an unknown format - accepted media types include: "
-                f"{JSON_PATCH}, {MERGE_PATCH}, {STRATEGIC_PATCH}, {APPLY_PATCH}",
-            )
+            raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH))
         patch = request.decoded()
         if media != JSON_PATCH and not isinstance(patch, dict):
             raise bad_request(
@@ -97,7 +117,8 @@ class Writer:
 
     def _apply(self, request: Request, target: Target, presenter: Presenter) -> Response:
         if not request.query.get("fieldManager"):
-            raise _invalid_patch_option("fieldManager", "Required value: is required for apply patch")
+            said = "Required value: is required for apply patch"
+            refuse_options("PatchOptions", [Cause("FieldValueRequired", "fieldManager", said)])
         applied = copy_of(request.object())
         meta = applied.get("metadata")
         if not isinstance(meta, dict):
@@ -148,6 +169,7 @@ class Writer:
 
     def delete(self, request: Request, target: Target) -> Response:
         """Delete one object: 200 with a Status when it is gone, with the object while it waits."""
+        request.check_options()
         options = _delete_options(request)
         preconditions = options.get("preconditions") or {}
         last, gone = self._store.delete(
@@ -158,15 +180,18 @@ class Writer:
             propagation=_propagation(options),
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
-            dry_run=request.dry_run or options.get("dryRun") == ["All"],
+            dry_run=_dry(request, options),
         )
         if gone and target.row.kind not in ("Pod", "ServiceAccount"):
             return Response(encode(_success(target, last)))
         presenter = Presenter(request, target, self._store.now)
-        return Response(presenter.one(Stored(target.row, last)))
+        # "Not yet": said only to those who asked in the old way for dependents to go too.
+        status = 202 if not gone and options.get("orphanDependents") is False else 200
+        return Response(presenter.one(Stored(target.row, last)), status)
 
     def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete everything selected; answer with the list of what was."""
+        request.check_options()
         options = _delete_options(request)
         presenter = Presenter(request, target, self._store.now)
         test = selection(target.row, request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
@@ -181,7 +206,7 @@ class Writer:
                 meta["name"],
                 grace_seconds=options.get("gracePeriodSeconds"),
                 propagation=_propagation(options),
-                dry_run=request.dry_run,
+                dry_run=_dry(request, options),
             )
             deleted.append(Stored(target.row, last))
         return Response(presenter.many(deleted, {"resourceVersion": str(self._store.version)}))
@@ -199,14 +224,7 @@ class Writer:
         obj = request.object()
         if target.group == "events.k8s.io" and target.row.kind == "Event":
             obj = eventviews.to_core(obj)
-        if obj.get("kind", target.row.kind) != target.row.kind or (
-            obj.get("apiVersion", target.row.api_version) != target.row.api_version
-        ):
-            raise bad_request(
-                f'{obj.get("kind", "")} in version "{obj.get("apiVersion", "")}" cannot be handled as a '
-                f'{target.row.kind}: no kind "{obj.get("kind", "")}" is registered for version '
-                f'"{obj.get("apiVersion", "")}"'
-            )
+        self._check_type(target, obj)
         meta = obj.setdefault("metadata", {})
         if not isinstance(meta, dict):
             raise bad_request("json: cannot unmarshal into Go struct field .metadata of type v1.ObjectMeta")
@@ -222,23 +240,39 @@ class Writer:
         """Check what an object says of itself against the URL; ``named``: it has to say its name."""
         meta = obj.get("metadata") or {}
         if target.name and not meta.get("name") and named:
-            raise bad_request("the name of the object (based on URL) was undeterminable: name must be provided")
+            raise bad_request(
+                f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+            )
         if target.name and meta.get("name", target.name) != target.name:
             raise bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})"
             )
         if meta.get("namespace") and target.row.namespaced and meta["namespace"] != target.namespace:
+            if target.name:
+                raise bad_request(
+                    f"the namespace of the object ({meta['namespace']}) does not match the namespace on the request "
+                    f"({target.namespace})"
+                )
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
-
-def _invalid_patch_option(field: str, message: str) -> ApiError:
-    return ApiError(
-        422,
-        "Invalid",
-        f'PatchOptions.meta.k8s.io "" is invalid: {field}: {message}',
-        [Cause("FieldValueRequired", field, message)],
-        details={"group": "meta.k8s.io", "kind": "PatchOptions"},
-    )
+    @staticmethod
+    def _check_type(target: Target, obj: Object) -> None:
+        """Check what a body says it is; it need not say anything."""
+        row = target.row
+        kind, api_version = obj.get("kind") or row.kind, obj.get("apiVersion") or row.api_version
+        if (kind, api_version) == (row.kind, row.api_version):
+            return
+        if any((kind, api_version) == (known.kind, known.api_version) for known in KINDS.values()):
+            if api_version != row.api_version:
+                raise bad_request(
+                    f"the API version in the data ({api_version}) does not match the expected API version "
+                    f"({row.api_version})"
+                )
+            raise bad_request(f"the kind in the data ({kind}) does not match the expected kind ({row.kind})")
+        raise bad_request(
+            f'{kind} in version "{str(api_version).rpartition("/")[2]}" cannot be handled as a {row.kind}: no kind '
+            f'"{kind}" is registered for version "{api_version}" in scheme "{_SCHEME}"'
+        )
 
 
 def _delete_options(request: Request) -> Object:
@@ -252,20 +286,26 @@ def _delete_options(request: Request) -> Object:
     return options
 
 
+def _dry(request: Request, options: Object) -> bool:
+    return request.dry_run or options.get("dryRun") == ["All"]
+
+
 def _propagation(options: Object) -> str:
-    policy = options.get("propagationPolicy") or ""
-    if options.get("orphanDependents") is not None and not policy:
-        policy = "Orphan" if options["orphanDependents"] else "Background"
-    if policy not in ("", "Background", "Foreground", "Orphan"):
-        message = f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan", "nil"'
-        raise ApiError(
-            422,
-            "Invalid",
-            f'DeleteOptions.meta.k8s.io "" is invalid: propagationPolicy: {message}',
-            [Cause("FieldValueNotSupported", "propagationPolicy", message)],
-            details={"group": "meta.k8s.io", "kind": "DeleteOptions"},
-        )
-    return str(policy)
+    policy, causes = options.get("propagationPolicy"), []
+    if options.get("orphanDependents") is not None and policy is not None:
+        said = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+        causes.append(Cause("FieldValueInvalid", "propagationPolicy", said))
+    if policy is not None and policy not in _POLICIES:
+        words = ", ".join(f'"{word}"' for word in (*_POLICIES, "nil"))
+        said = f'Unsupported value: "{policy}": supported values: {words}'
+        causes.append(Cause("FieldValueNotSupported", "propagationPolicy", said))
+    if options.get("dryRun") not in (None, [], ["All"]):
+        said = f'Unsupported value: {encode(options["dryRun"]).decode()}: supported values: "All"'
+        causes.append(Cause("FieldValueNotSupported", "dryRun", said))
+    refuse_options("DeleteOptions", causes)
+    if options.get("orphanDependents") is not None:
+        return "Orphan" if options["orphanDependents"] else "Background"
+    return str(policy or "")
 
 
 def _success(target: Target, last: Object) -> Object:

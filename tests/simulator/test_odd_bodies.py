@@ -115,8 +115,10 @@ def test_odd_bodies_are_taken_or_refused_in_order(seed: int) -> None:
         target = parse_target(where)
         assert target is not None
         body = spoiled(BODIES[path], chance)
-        query = {"fieldManager": chance.choice("ab"), "force": chance.choice(("true", "false"))}
         media = chance.choice((MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH, JSON_PATCH, ""))
+        query = {"fieldManager": chance.choice("ab")}
+        if media == APPLY_PATCH:
+            query["force"] = chance.choice(("true", "false"))
         try:
             if media == JSON_PATCH:
                 pointer = "/" + "/".join(str(step) for step in chance.choice(list(places(BODIES[path]))))
