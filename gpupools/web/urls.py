@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from django.urls import path
 
-from gpupools.web.views import access, changes, clusters, components, dashboard, jobs, nodes, pods, pools, session
+from gpupools.web.views import (
+    access,
+    changes,
+    clusters,
+    components,
+    dashboard,
+    diagnosis,
+    jobs,
+    nodes,
+    pods,
+    pools,
+    session,
+)
 
 app_name = "web"
 
@@ -38,6 +50,7 @@ urlpatterns = [
     path("c/<slug:cluster>/pods/", pods.index, name="pods"),
     path("c/<slug:cluster>/pods/<str:namespace>/<str:name>/", pods.detail, name="pod"),
     path("c/<slug:cluster>/pods/<str:namespace>/<str:name>/log/", pods.log, name="pod-log"),
+    path("c/<slug:cluster>/diagnosis/", diagnosis.index, name="diagnosis"),
     path("c/<slug:cluster>/dashboard/", dashboard.dashboard, name="dashboard"),
     path("c/<slug:cluster>/dashboard/text/", dashboard.text, name="dashboard-text"),
     path("approvals/", changes.approvals, name="approvals"),

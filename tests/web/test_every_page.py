@@ -29,6 +29,7 @@ OF_A_CLUSTER = [
     "/c/lab/create-job/",
     "/c/lab/pods/",
     "/c/lab/dashboard/",
+    "/c/lab/diagnosis/",
 ]
 OF_OPERATORS = [
     "/c/lab/create-node-pool/",

@@ -62,6 +62,7 @@ ADDRESSES = [
     "/c/lab/jobs/",
     "/c/lab/pods/",
     "/c/lab/dashboard/",
+    "/c/lab/diagnosis/",
     "/c/lab/ai-suite/",
     "/approvals/",
     "/audit/",

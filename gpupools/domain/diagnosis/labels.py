@@ -103,16 +103,14 @@ def mixed_cards(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
 
 def same_model_differs(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
     """35: nodes with the same cards report different totals."""
-    mine = _each(node)
-    if not mine or not node.card_model:
+    mine = shared_units(node) // node.shared_cards if node.shared_cards else 0
+    if not mine:
         return
-    others = {
-        other.name: units
-        for other in scene.gpu_nodes
-        if other.card_model == node.card_model and (units := _each(other)) and _same_unit(units, mine) and units > mine
-    }
-    if others:
-        name, units = next(iter(sorted(others.items())))
+    # Units of 128 MiB are eight times as many; that is a setting of the plugin and no fault of a card.
+    others = scene.fullest_of_model.get(node.card_model, ())
+    larger = next(((units, name) for units, name in others if mine < units < 2 * mine), None)
+    if larger:
+        units, name = larger
         yield Diagnosis(
             "same-model-differs",
             35,
@@ -122,15 +120,6 @@ def same_model_differs(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
             "ECC takes part of a card's memory: set it alike on all nodes (nvidia-smi -e), then restart them.",
             node.name,
         )
-
-
-def _each(node: GpuNode) -> int:
-    return shared_units(node) // node.shared_cards if node.shared_cards else 0
-
-
-def _same_unit(one: int, other: int) -> bool:
-    # Units of 128 MiB are eight times as many; that is a setting of the plugin and no fault of a card.
-    return max(one, other) < 2 * min(one, other)
 
 
 def not_pro(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:

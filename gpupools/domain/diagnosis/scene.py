@@ -111,6 +111,15 @@ class Scene:
                 found[node.declared].append(node)
         return found
 
+    @cached_property
+    def fullest_of_model(self) -> Mapping[str, list[tuple[int, str]]]:
+        """Memory units of a card by its model, the largest first, each with the node that reports it."""
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for node in self.gpu_nodes:
+            if node.card_model and node.shared_cards:
+                found[node.card_model].append((shared_units(node) // node.shared_cards, node.name))
+        return {model: sorted(set(each), key=lambda pair: (-pair[0], pair[1])) for model, each in found.items()}
+
     def daemons(self, node: str, name: str) -> list[Pod]:
         """Return the pods of a DaemonSet in kube-system on a node."""
         return [

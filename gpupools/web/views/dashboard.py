@@ -9,7 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from gpupools.domain.modes import MODES, ModeFacts
-from gpupools.services import allocation, nodes
+from gpupools.services import allocation, diagnosing, nodes
 from gpupools.services.rows import NodeRow
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.paging import natural, page_of
@@ -35,6 +35,7 @@ def dashboard(request: HttpRequest, cluster: str) -> HttpResponse:
         "live": True,
         "snapshot": {**snapshot, "nodes": list(page_obj)},
         "page_obj": page_obj,
+        "diagnosis": diagnosing.report(actor, here),
         "query": query,
         "shown": len(chosen),
         "total": len(every),

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import GPU_RESOURCES
 from gpupools.errors import Missing
-from gpupools.services import nodes, pods
+from gpupools.services import diagnosing, nodes, pods
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.lines import Fresh, NodeLine, node_lines
 from gpupools.web.paging import page_of
@@ -65,6 +65,7 @@ def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "facts": facts,
         "row": lines[0].row,
         "pods": held.rows,
+        "diagnosis": diagnosing.report(actor, here, node=facts.name),
         "fresh": Fresh(held.taken_at),
         "labels": sorted(facts.node.labels.items()),
         "resources": _resources(facts.node),

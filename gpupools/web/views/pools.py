@@ -17,7 +17,7 @@ from gpupools.domain.labels import EFFECTS
 from gpupools.domain.modes import ACK_POOL_LABEL, CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
 from gpupools.errors import Missing
 from gpupools.models import Cluster, NodePool, Role
-from gpupools.services import nodes, pools
+from gpupools.services import diagnosing, nodes, pools
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, LabelsField, TaintsField, WordsField, attempt, status_of
@@ -218,6 +218,7 @@ def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_
         "line": line,
         "pool": pool,
         "fresh": fresh,
+        "diagnosis": diagnosing.report(actor_of(request), pool.cluster, pool=pool.name),
         "effects": EFFECTS,
         "edit_form": EditForm(
             initial={
