@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gpupools.simulator.kinds import Object
-from gpupools.simulator.structure import APPLY_KEYS, ATOMIC_MAPS, KEY_DEFAULTS, SETS
+from gpupools.simulator.structure import APPLY_KEYS, ATOMIC_ITEMS, ATOMIC_MAPS, KEY_DEFAULTS, SETS
 
 Path = tuple[str, ...]
 
@@ -57,26 +57,40 @@ def is_keyed(name: str, value: list[Any], kind: str) -> bool:
     return all(isinstance(item, dict) for item in value)
 
 
-def leaves(obj: Object) -> dict[Path, Any]:
-    """Return every ownable field of an object with its value; list items are there with a value of None."""
+# Branches that even an empty object of its kind has, so that nobody ever adds them.
+_ALWAYS_THERE = frozenset(("metadata", "spec", "status", "template", "containers", "updateStrategy", "source"))
+
+
+def leaves(obj: Object, *, branches: bool = False) -> dict[Path, Any]:
+    """Return every ownable field of an object with its value; list items are there with a value of None.
+
+    With ``branches`` the maps and lists above them are there too, with None, as updates own what they add.
+    """
     found: dict[Path, Any] = {}
     kind = obj.get("kind", "")
     for key, value in obj.items():
-        _walk(key, value, (f"f:{key}",), kind, found)
+        _walk(key, value, (f"f:{key}",), kind, found, branches=branches)
     return {path: value for path, value in found.items() if path not in _NOT_OWNED and path[:2] not in _NOT_OWNED}
 
 
-def _walk(name: str, value: Any, path: Path, kind: str, found: dict[Path, Any]) -> None:
+def _walk(name: str, value: Any, path: Path, kind: str, found: dict[Path, Any], *, branches: bool) -> None:
     if isinstance(value, dict) and value and name not in ATOMIC_MAPS:
+        if branches and name not in _ALWAYS_THERE:
+            found[path] = None
         for key, inner in value.items():
-            _walk(key, inner, (*path, f"f:{key}"), kind, found)
+            _walk(key, inner, (*path, f"f:{key}"), kind, found, branches=branches)
     elif isinstance(value, list) and value and is_keyed(name, value, kind):
+        if branches and name not in _ALWAYS_THERE:
+            found[path] = None
         for item in value:
             place = (*path, item_step(name, item))
+            if name in ATOMIC_ITEMS:
+                found[place] = item
+                continue
             found[place] = None
             if isinstance(item, dict):
                 for key, inner in item.items():
-                    _walk(key, inner, (*place, f"f:{key}"), kind, found)
+                    _walk(key, inner, (*place, f"f:{key}"), kind, found, branches=branches)
     else:
         found[path] = value
 

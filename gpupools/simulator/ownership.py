@@ -17,7 +17,7 @@ from gpupools.simulator.fieldsets import (
     to_fields_v1,
 )
 from gpupools.simulator.kinds import Object
-from gpupools.simulator.structure import ATOMIC_MAPS
+from gpupools.simulator.structure import ATOMIC_ITEMS, ATOMIC_MAPS
 from gpupools.simulator.values import copy_of
 
 
@@ -95,8 +95,10 @@ def note_update(old: Object | None, new: Object, *, manager: str, subresource: s
     """
     sent = new["metadata"].get("managedFields")
     owners = [] if sent == [{}] else _owners(old)
-    before, after = leaves(old) if old else {}, leaves(new)
-    changed = {path for path, value in after.items() if path not in before or before[path] != value}
+    before, after = leaves(old, branches=True) if old else {}, leaves(new, branches=True)
+    changed = {
+        path for path, value in after.items() if path not in before or (value is not None and before[path] != value)
+    }
     gone = before.keys() - after.keys()
     if not changed and not gone:
         _write(new, owners)
@@ -143,8 +145,10 @@ def apply(live: Object | None, applied: Object, *, manager: str, subresource: st
             continue
         if not any(path in owner.paths or _below(path, owner.paths) for owner in others):
             _prune(merged, path)
-    before, after = leaves(live) if live else {}, leaves(merged)
-    changed = {path for path, value in after.items() if path not in before or before[path] != value}
+    before, after = leaves(live, branches=True) if live else {}, leaves(merged, branches=True)
+    changed = {
+        path for path, value in after.items() if path not in before or (value is not None and before[path] != value)
+    }
     conflicts = [
         (owner, path)
         for owner in others
@@ -201,8 +205,10 @@ def _merge(live: Any, applied: Any, kind: str, name: str = "") -> Any:
         places = {item_step(name, item): index for index, item in enumerate(live)}
         for item in applied:
             step = item_step(name, item)
-            if step in places:
+            if step in places and name not in ATOMIC_ITEMS:
                 live[places[step]] = _merge(live[places[step]], item, kind)
+            elif step in places:
+                live[places[step]] = copy_of(item)
             else:
                 live.append(copy_of(item))
         return live

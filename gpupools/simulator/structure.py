@@ -15,12 +15,15 @@ PATCH_KEYS: Mapping[str, str] = {
     "env": "name",
     "ephemeralContainers": "name",
     "hostAliases": "ip",
+    "hostIPs": "ip",
     "imagePullSecrets": "name",
     "initContainers": "name",
     "ownerReferences": "uid",
     "podIPs": "ip",
     "ports": "containerPort",
+    "resourceClaimStatuses": "name",
     "resourceClaims": "name",
+    "schedulingGates": "name",
     "secrets": "name",
     "topologySpreadConstraints": "topologyKey",
     "volumeDevices": "devicePath",
@@ -29,11 +32,12 @@ PATCH_KEYS: Mapping[str, str] = {
 }
 
 # Lists of words that merge as sets, in patches and in apply.
-SETS = frozenset(("finalizers",))
+SETS = frozenset(("finalizers", "podCIDRs"))
 
 # Server-side apply: lists whose items are owned one by one, by these keys; a key that is left out has a default.
 APPLY_KEYS: Mapping[str, tuple[str, ...]] = {
     "addresses": ("type",),
+    "claims": ("name",),
     "conditions": ("type",),
     "containers": ("name",),
     "env": ("name",),
@@ -44,7 +48,10 @@ APPLY_KEYS: Mapping[str, tuple[str, ...]] = {
     "ownerReferences": ("uid",),
     "podIPs": ("ip",),
     "ports": ("containerPort", "protocol"),
+    "resourceClaimStatuses": ("name",),
     "resourceClaims": ("name",),
+    "schedulingGates": ("name",),
+    "secrets": ("name",),
     "topologySpreadConstraints": ("topologyKey", "whenUnsatisfiable"),
     "volumeDevices": ("devicePath",),
     "volumeMounts": ("mountPath",),
@@ -60,10 +67,15 @@ ATOMIC_MAPS = frozenset(
         "fieldRef",
         "involvedObject",
         "labelSelector",
+        "namespaceSelector",
         "nodeSelector",
+        "related",
         "requiredDuringSchedulingIgnoredDuringExecution",
         "resourceFieldRef",
         "secretKeyRef",
         "selector",
     )
 )
+
+# Keyed lists whose items are one value each: who sets a field of an item, sets the item.
+ATOMIC_ITEMS = frozenset(("imagePullSecrets", "ownerReferences", "secrets"))

@@ -5,6 +5,7 @@ Works on what clients send, before defaults; the fields are in schema.py.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gpupools.simulator.errors import ApiError, Cause, bad_request
@@ -31,7 +32,11 @@ _SCALARS: dict[str, tuple[tuple[type, ...], str]] = {
 
 
 class _WrongType(Exception):
-    pass
+    """A value of the wrong type, in Go's words and in those of server-side apply."""
+
+    def __init__(self, text: str, for_apply: str = "") -> None:
+        super().__init__(text)
+        self.for_apply = for_apply or text
 
 
 def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object = None) -> Headers:
@@ -44,21 +49,27 @@ def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object 
     try:
         _walk_struct(obj, row.kind, "", "", unknown)
     except _WrongType as error:
+        if what == "apply":
+            raise _untyped(row, obj, [error.for_apply]) from error
         raise bad_request(
             f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}'
         ) from error
+    if what == "apply" and unknown:
+        raise _untyped(row, obj, [f".{path}: field not declared in schema" for path in unknown])
     if not unknown or mode == "Ignore":
         return ()
     said = [f'unknown field "{path}"' for path in unknown]
-    if what == "apply":
-        meta = obj.get("metadata") or {}
-        where = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {row.api_version}, Kind={row.kind}"
-        paths = ", ".join(f".{path}: field not declared in schema" for path in unknown)
-        # The real server gives this one without a reason.
-        raise ApiError(500, "", f"failed to create typed patch object ({where}): {paths}")
     if mode == "Strict":
         raise _strict(row, said, what, patch)
     return tuple(("warning", f'299 - "{text.replace(chr(34), chr(92) + chr(34))}"') for text in said)
+
+
+def _untyped(row: Kind, obj: Object, said: list[str]) -> ApiError:
+    """What server-side apply says to a configuration that does not fit the schema; it gives no reason."""
+    meta = obj.get("metadata") or {}
+    where = f"{meta.get('namespace', '')}/{meta.get('name', '')}; {row.api_version}, Kind={row.kind}"
+    text = said[0] if len(said) == 1 else "\n  ".join(("errors:", *said))
+    return ApiError(500, "", f"failed to create typed patch object ({where}): {text}")
 
 
 def _handled(row: Kind) -> str:
@@ -103,8 +114,10 @@ def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: l
     if type_ in _SCALARS:
         allowed, go_name = _SCALARS[type_]
         if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            raise _WrongType(_mismatch(value, named, go_name))
-        if type_ == "Time":
+            raise _mismatch(value, named, go_name, path, type_)
+        if type_ == "[]byte":
+            _check_base64(value)
+        elif type_ == "Time":
             _check_time(value)
         elif type_.startswith("int") and not -(2**63) <= value < 2**63:
             raise _WrongType(f"json: cannot unmarshal number {value} into Go struct field {named} of type {go_name}")
@@ -112,22 +125,29 @@ def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: l
         return
     elif type_.startswith("[]"):
         if not isinstance(value, list):
-            raise _WrongType(_mismatch(value, named, f"[]{_go_name(type_[2:])}"))
+            raise _mismatch(value, named, f"[]{_go_name(type_[2:])}", path, type_)
         for index, item in enumerate(value):
             _walk(item, type_[2:], f"{path}[{index}]", named, dotted, unknown)
     elif type_.startswith("map["):
         inner = type_[4:-1]
         if not isinstance(value, dict):
-            raise _WrongType(_mismatch(value, named, f"map[string]{_go_name(inner)}"))
+            raise _mismatch(value, named, f"map[string]{_go_name(inner)}", path, type_)
         for key in [key for key, item in value.items() if item is None]:
             # Go reads a null in a map of words as the empty word.
             value[key] = ""
         for key, item in value.items():
             _walk(item, inner, f"{path}.{key}", named, dotted, unknown)
     elif not isinstance(value, dict):
-        raise _WrongType(_mismatch(value, named, _go_name(type_)))
+        raise _mismatch(value, named, _go_name(type_), path, type_)
     else:
         _walk_struct(value, type_, path, dotted, unknown)
+
+
+def _check_base64(text: str) -> None:
+    found = re.fullmatch(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", text.replace("\n", ""))
+    if not found:
+        odd = re.search(r"[^A-Za-z0-9+/\n]", text)
+        raise _WrongType(f"illegal base64 data at input byte {odd.start() if odd else len(text) // 4 * 4}")
 
 
 def _check_time(text: str) -> None:
@@ -144,6 +164,15 @@ def _go_name(type_: str) -> str:
     return _SCALARS[type_][1] if type_ in _SCALARS else f"v1.{type_}"
 
 
-def _mismatch(value: Any, named: str, go_name: str) -> str:
+def _mismatch(value: Any, named: str, go_name: str, path: str, type_: str) -> _WrongType:
     json_name = next((name for kind, name in _JSON_NAMES if isinstance(value, kind)), "null")
-    return f"json: cannot unmarshal {json_name} into Go struct field {named} of type {go_name}"
+    text = f"json: cannot unmarshal {json_name} into Go struct field {named} of type {go_name}"
+    if type_.startswith("[]") and type_ != "[]byte":
+        wanted = "list"
+    elif type_ in ("string", "[]byte", "Time"):
+        wanted = "string"
+    else:
+        wanted = {"bool": "boolean", "int32": "numeric (int or float)", "int64": "numeric (int or float)"}.get(
+            type_, "map"
+        )
+    return _WrongType(text, f".{path}: expected {wanted}, got &{{{value}}}")

@@ -26,7 +26,7 @@ def test_a_created_object_gets_its_bookkeeping(api: client.ApiClient, here: str)
         "apiVersion": "v1",
         "time": "",
         "fieldsType": "FieldsV1",
-        "fieldsV1": {"f:data": {"f:k": {}}, "f:metadata": {"f:generateName": {}}},
+        "fieldsV1": {"f:data": {".": {}, "f:k": {}}, "f:metadata": {"f:generateName": {}}},
     }
 
 
