@@ -62,8 +62,22 @@ GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS = envbool("GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS", F
 GPUPOOLS_CLUSTER_TIMEOUT_SECONDS = envint("GPUPOOLS_CLUSTER_TIMEOUT_SECONDS", 10, lowest=1, highest=120)
 GPUPOOLS_POLL_SECONDS = envint("GPUPOOLS_POLL_SECONDS", 15, lowest=2, highest=3600)
 GPUPOOLS_CHANGE_EXPIRY_HOURS = envint("GPUPOOLS_CHANGE_EXPIRY_HOURS", 24, lowest=1, highest=24 * 90)
+# One person may ask and decide: off, and said on every page where it is on.
+GPUPOOLS_ALLOW_SELF_APPROVAL = envbool("GPUPOOLS_ALLOW_SELF_APPROVAL", False)
 GPUPOOLS_IDEMPOTENCY_HOURS = envint("GPUPOOLS_IDEMPOTENCY_HOURS", 24, lowest=1, highest=24 * 30)
 GPUPOOLS_MAX_MANIFEST_BYTES = envint("GPUPOOLS_MAX_MANIFEST_BYTES", 256 * 1024, lowest=1024, highest=4 * 1024 * 1024)
+
+# E-mail. Without a server it goes to the log of the worker.
+EMAIL_HOST = envstr("GPUPOOLS_EMAIL_HOST", "")
+EMAIL_PORT = envint("GPUPOOLS_EMAIL_PORT", 587, lowest=1, highest=65535)
+EMAIL_HOST_USER = envstr("GPUPOOLS_EMAIL_USER", "")
+EMAIL_HOST_PASSWORD = envsecret("GPUPOOLS_EMAIL_PASSWORD")
+EMAIL_USE_TLS = envbool("GPUPOOLS_EMAIL_TLS", True)
+EMAIL_TIMEOUT = 10
+EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'console'}.EmailBackend"
+DEFAULT_FROM_EMAIL = envstr("GPUPOOLS_EMAIL_FROM", "gpupools@localhost")
+# What links in e-mails begin with.
+GPUPOOLS_PUBLIC_URL = envstr("GPUPOOLS_PUBLIC_URL", f"http://{GPUPOOLS_HOST}:{GPUPOOLS_PORT}")
 
 # Storage.
 DATABASES = {"default": envdatabase("DATABASE_URL", GPUPOOLS_DATA_DIR / "console.sqlite3")}

@@ -209,6 +209,19 @@ def polls_do_not_overlap(**_: object) -> list[CheckMessage]:
     return []
 
 
+def two_people_decide(**_: object) -> list[CheckMessage]:
+    """W007: whoever asks for a mode change may also approve it."""
+    if settings.GPUPOOLS_ALLOW_SELF_APPROVAL:
+        return [
+            Warning(
+                "People may approve their own mode changes.",
+                hint="Set GPUPOOLS_ALLOW_SELF_APPROVAL=false as soon as there is a second administrator.",
+                id="gpupools.W007",
+            )
+        ]
+    return []
+
+
 CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     debug_is_private,
     secret_key_is_kept,
@@ -222,4 +235,5 @@ CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     cookies_are_safe,
     origins_match_https,
     polls_do_not_overlap,
+    two_people_decide,
 )

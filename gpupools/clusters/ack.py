@@ -6,7 +6,7 @@ operation that wrote it last as a label, which is looked for before writing agai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from alibabacloud_cs20151215 import models
@@ -17,10 +17,19 @@ from darabonba.exceptions import DaraException, RequiredArgumentException, Retry
 from darabonba.runtime import RuntimeOptions
 from Tea.exceptions import UnretryableException
 
+from gpupools.clusters.ackshapes import group_change, pool_facts, scaling, scaling_change, tags, taints
 from gpupools.clusters.channel import CONNECT_SECONDS, cut
-from gpupools.clusters.port import AckAccess, AddonFacts, ClusterFacts, PoolFacts, PoolSpec, Started, TaskFacts
-from gpupools.domain.gpus import Taint
-from gpupools.domain.modes import OP_LABEL, mode_labels
+from gpupools.clusters.port import (
+    AckAccess,
+    AddonFacts,
+    AutoScaling,
+    ClusterFacts,
+    PoolFacts,
+    PoolSpec,
+    Started,
+    TaskFacts,
+)
+from gpupools.clusters.roles import credentials_of
 from gpupools.errors import Conflict, ConsoleError, Invalid, Refused, Unreachable
 
 PAGE_SIZE = 100  # the most that DescribeClusterNodes gives at once
@@ -40,8 +49,9 @@ class AckClient:
         self._cluster_id = access.cluster_id
         self._client = Client(
             Config(
-                access_key_id=access.access_key_id,
-                access_key_secret=access.secret,
+                access_key_id=access.access_key_id or None,
+                access_key_secret=access.secret or None,
+                credential=credentials_of(access.ram_role) if access.ram_role else None,
                 region_id=access.region,
                 endpoint=access.endpoint or f"cs.{access.region}.aliyuncs.com",
                 protocol=access.protocol,
@@ -60,13 +70,13 @@ class AckClient:
         """Return all node pools."""
         request = models.DescribeClusterNodePoolsRequest()
         answer = self._call(self._client.describe_cluster_node_pools_with_options, self._cluster_id, request)
-        return [_pool_facts(pool) for pool in answer.body.nodepools or ()]
+        return [pool_facts(pool) for pool in answer.body.nodepools or ()]
 
     def pool(self, pool_id: str) -> PoolFacts | None:
         """Return one node pool, None when it is gone."""
         call = self._client.describe_cluster_node_pool_detail_with_options
         answer = self._unless_missing(lambda: self._call(call, self._cluster_id, pool_id))
-        return None if answer is None else _pool_facts(answer.body)
+        return None if answer is None else pool_facts(answer.body)
 
     def find(self, op_id: str) -> PoolFacts | None:
         """Look for the pool that this operation made."""
@@ -90,13 +100,13 @@ class AckClient:
                 system_disk_size=SYSTEM_DISK_GIB,
             ),
             kubernetes_config=models.CreateClusterNodePoolRequestKubernetesConfig(
-                labels=_tags(spec, op_id),
-                taints=_taints(spec),
+                labels=tags(spec, op_id),
+                taints=taints(spec),
                 # The static policy breaks cGPU on shared nodes.
                 cpu_policy="none",
                 runtime="containerd",
             ),
-            auto_scaling=models.CreateClusterNodePoolRequestAutoScaling(enable=False),
+            auto_scaling=models.CreateClusterNodePoolRequestAutoScaling(**scaling(spec.auto_scaling or AutoScaling())),
         )
         answer = self._call(self._client.create_cluster_node_pool_with_options, self._cluster_id, request)
         return Started(answer.body.nodepool_id or "", answer.body.task_id or "")
@@ -113,10 +123,11 @@ class AckClient:
             return Started(pool_id, self._running_task() if there.state in _BUSY else "")
         request = models.ModifyClusterNodePoolRequest(
             nodepool_info=models.ModifyClusterNodePoolRequestNodepoolInfo(name=spec.name),
-            scaling_group=_group_change(there, spec),
+            scaling_group=group_change(there, spec),
             kubernetes_config=models.ModifyClusterNodePoolRequestKubernetesConfig(
-                labels=_tags(spec, op_id), taints=_taints(spec)
+                labels=tags(spec, op_id), taints=taints(spec)
             ),
+            auto_scaling=scaling_change(there, spec),
             update_nodes=update_nodes,
         )
         call = self._client.modify_cluster_node_pool_with_options
@@ -137,21 +148,47 @@ class AckClient:
 
     def node_names(self, pool_id: str) -> list[str]:
         """Return the names of the pool's nodes; an instance that has not joined yet has none."""
-        names: list[str] = []
-        page, total, read = 1, 1, 0
-        while read < total:
-            request = models.DescribeClusterNodesRequest(
-                nodepool_id=pool_id, page_number=str(page), page_size=str(PAGE_SIZE)
-            )
-            body = self._call(self._client.describe_cluster_nodes_with_options, self._cluster_id, request).body
-            nodes = body.nodes or []
-            names += [node.node_name for node in nodes if node.node_name]
-            total = (body.page.total_count if body.page else 0) or 0
-            read += len(nodes)
-            page += 1
-            if not nodes:
-                break
-        return names
+        return [node.node_name for node in self._nodes(pool_id) if node.node_name]
+
+    def instances(self, pool_id: str) -> dict[str, str]:
+        """Return the pool's machines with the names of their nodes, which are empty until they have joined."""
+        return {node.instance_id: node.node_name or "" for node in self._nodes(pool_id) if node.instance_id}
+
+    def remove(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Take machines out of the pool and the cluster, and keep them; none that is out already is asked for again.
+
+        Their pods are gone by then: whoever calls this has drained the nodes.
+        """
+        there = self.pool(pool_id)
+        if there is None:
+            raise Refused(f"ACK has no node pool {pool_id}.", code="not-found", status=404)
+        due = [each for each in instance_ids if each in self.instances(pool_id)]
+        if not due:
+            return Started(pool_id)
+        if there.state == "removing":
+            return Started(pool_id, self._running_task(("remove",)))
+        request = models.RemoveNodePoolNodesRequest(instance_ids=due, drain_node=True, release_node=False)
+        answer = self._call(self._client.remove_node_pool_nodes_with_options, self._cluster_id, pool_id, request)
+        return Started(pool_id, answer.body.task_id or "")
+
+    def attach(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Let machines join a pool; one that is in it, or on its way, counts as done."""
+        there = self.instances(pool_id)
+        due = [each for each in instance_ids if each not in there]
+        if not due:
+            return Started(pool_id, self._running_task(("attach",)))
+        request = models.AttachInstancesToNodePoolRequest(instances=due, format_disk=True, keep_instance_name=True)
+        call = self._client.attach_instances_to_node_pool_with_options
+        answer = self._call(call, self._cluster_id, pool_id, request)
+        return Started(pool_id, answer.body.task_id or "")
+
+    def place(self, spec: PoolSpec, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Refuse: on ACK a node is in the pool that its machine joined."""
+        raise _by_machine_only()
+
+    def leave(self, pool_id: str, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Refuse: on ACK a node is in the pool that its machine joined."""
+        raise _by_machine_only()
 
     def task(self, task_id: str) -> TaskFacts:
         """Return the state of a task: running, success or fail."""
@@ -225,6 +262,21 @@ class AckClient:
             )
         return found
 
+    def _nodes(self, pool_id: str) -> list[Any]:
+        found: list[Any] = []
+        page, total = 1, 1
+        while len(found) < total:
+            request = models.DescribeClusterNodesRequest(
+                nodepool_id=pool_id, page_number=str(page), page_size=str(PAGE_SIZE)
+            )
+            body = self._call(self._client.describe_cluster_nodes_with_options, self._cluster_id, request).body
+            if not body.nodes:
+                break
+            found += body.nodes
+            total = (body.page.total_count if body.page else 0) or 0
+            page += 1
+        return found
+
     def _addon(self, name: str) -> AddonFacts | None:
         return next((addon for addon in self.addons() if addon.name == name), None)
 
@@ -292,40 +344,5 @@ def _is_about(task_type: str, words: tuple[str, ...]) -> bool:
     return any(word in plain for word in words)
 
 
-def _group_change(there: PoolFacts, spec: PoolSpec) -> Any | None:
-    """Return what is to change of the machines, or nothing.
-
-    The SDK writes an empty list for every list that is not given (disks, tags), so a group is sent only for a reason.
-    """
-    types = list(spec.instance_types) or list(there.instance_types)
-    if spec.desired_size == there.desired_size and types == list(there.instance_types):
-        return None
-    return models.ModifyClusterNodePoolRequestScalingGroup(desired_size=spec.desired_size, instance_types=types)
-
-
-def _tags(spec: PoolSpec, op_id: str) -> list[Any]:
-    labels = {**spec.labels, **(mode_labels(spec.mode, spec.policy) if spec.mode else {}), OP_LABEL: op_id}
-    return [models.Tag(key=key, value=value) for key, value in labels.items()]
-
-
-def _taints(spec: PoolSpec) -> list[Any]:
-    return [models.Taint(key=taint.key, value=taint.value, effect=taint.effect) for taint in spec.taints]
-
-
-def _pool_facts(pool: Any) -> PoolFacts:
-    info, group, status, config = pool.nodepool_info, pool.scaling_group, pool.status, pool.kubernetes_config
-    labels = {tag.key: tag.value or "" for tag in (config.labels if config else None) or ()}
-    taints = (config.taints if config else None) or ()
-    return PoolFacts(
-        pool_id=info.nodepool_id or "",
-        name=info.name or "",
-        state=(status.state if status else None) or "active",
-        labels={key: value for key, value in labels.items() if key != OP_LABEL},
-        taints=tuple(Taint(taint.key or "", taint.value or "", taint.effect or "") for taint in taints),
-        instance_types=tuple((group.instance_types if group else None) or ()),
-        desired_size=(group.desired_size if group else None) or 0,
-        total_nodes=(status.total_nodes if status else None) or 0,
-        healthy_nodes=(status.healthy_nodes if status else None) or 0,
-        failed_nodes=(status.failed_nodes if status else None) or 0,
-        op_id=labels.get(OP_LABEL, ""),
-    )
+def _by_machine_only() -> Refused:
+    return Refused("On ACK a node changes its pool with its machine, not by labels.", code="by-machine-only")

@@ -88,15 +88,40 @@ class LabelledPools:
     def delete(self, pool_id: str, *, force: bool, op_id: str) -> Started:
         """Take the pool's label, its free labels and its taints off the nodes; their mode stays as it is."""
         for node in self._members(pool_id):
-            ours = _ours(node)
-            self._kubernetes.label_node(
-                node.name,
-                labels={POOL_LABEL: None, **dict.fromkeys(ours.labels)},
-                taints_remove=[Taint(key, effect=effect) for key, effect in ours.taints],
-                annotations={OURS_ANNOTATION: None},
-                op_id=op_id,
-            )
+            self._take_off(node, op_id)
         return Started(pool_id)
+
+    def place(self, spec: PoolSpec, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Put nodes into a pool, also out of another one: what that one had set is taken off in the same write."""
+        by_name = {node.name: node for node in self._kubernetes.nodes()}
+        missing = [name for name in node_names if name not in by_name]
+        if missing:
+            raise Refused(f"The cluster has no node {missing[0]}.", code="not-found", nodes=missing)
+        placed = [by_name[name] for name in node_names]
+        _refuse_ack_nodes(placed)
+        for node in placed:
+            self._write(node, spec, op_id)
+        return Started(spec.name)
+
+    def leave(self, pool_id: str, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Take nodes out of a pool; one that is not in it is left alone."""
+        named = set(node_names)
+        for node in self._members(pool_id):
+            if node.name in named:
+                self._take_off(node, op_id)
+        return Started(pool_id)
+
+    def instances(self, pool_id: str) -> dict[str, str]:
+        """Refuse: machines are not ours here."""
+        raise _no_machines()
+
+    def remove(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Refuse: machines are not ours here."""
+        raise _no_machines()
+
+    def attach(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Refuse: machines are not ours here."""
+        raise _no_machines()
 
     def task(self, task_id: str) -> TaskFacts:
         """Return success: every call here is done when it returns."""
@@ -124,6 +149,16 @@ class LabelledPools:
                     f"The node {node.name} is in the pool {other} already.", code="in-another-pool", pool=other
                 )
         return joining
+
+    def _take_off(self, node: GpuNode, op_id: str) -> None:
+        ours = _ours(node)
+        self._kubernetes.label_node(
+            node.name,
+            labels={POOL_LABEL: None, **dict.fromkeys(ours.labels)},
+            taints_remove=[Taint(key, effect=effect) for key, effect in ours.taints],
+            annotations={OURS_ANNOTATION: None},
+            op_id=op_id,
+        )
 
     def _write(self, node: GpuNode, spec: PoolSpec, op_id: str) -> None:
         before = _ours(node)
@@ -156,6 +191,10 @@ def _refuse_ack_nodes(nodes: Sequence[GpuNode]) -> None:
             code="owned-by-ack",
             nodes=owned,
         )
+
+
+def _no_machines() -> Refused:
+    return Refused("On plain Kubernetes the console neither removes nor attaches machines.", code="no-machines")
 
 
 def _ours(node: GpuNode) -> Ours:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from gpupools.domain.abilities import Ability
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import Mode, PlacementPolicy
 
@@ -23,6 +24,7 @@ class AckAccess:
     secret: str = field(repr=False)
     endpoint: str = ""  # empty: cs.<region>.aliyuncs.com
     protocol: str = "https"
+    ram_role: str = ""  # of the machine that the console runs on; then there is neither AccessKey nor secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,17 @@ class Connection:
     context: str = ""
     ack: AckAccess | None = None
     timeout_seconds: float = 10.0
+    denied: tuple[str, ...] = ()  # networks and host names to which nothing is ever sent
+
+
+@dataclass(frozen=True, slots=True)
+class AutoScaling:
+    """Whether ACK makes and removes machines by itself, and between which sizes. ``kind`` cannot be changed later."""
+
+    enable: bool = False
+    min_instances: int = 0
+    max_instances: int = 0
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +65,7 @@ class PoolSpec:
     desired_size: int = 0
     node_names: Sequence[str] = ()
     vswitch_ids: Sequence[str] = ()
+    auto_scaling: AutoScaling | None = None  # None leaves it as it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +83,8 @@ class PoolFacts:
     healthy_nodes: int = 0
     failed_nodes: int = 0
     op_id: str = ""
+    auto_scaling: AutoScaling = AutoScaling()
+    cpu_policy: str = ""  # the kubelet's; empty where the provider does not say
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +178,9 @@ class Kubernetes(Protocol):
     def may(self, verb: str, group: str, resource: str) -> bool:
         """SelfSubjectAccessReview; a server without that API counts as allowed."""
 
+    def abilities(self) -> list[Ability]:
+        """SelfSubjectRulesReview, judged: which functions of the console our identity leaves."""
+
 
 class PoolProvider(Protocol):
     """Node pools of one cluster. Calls return at once; a task tells when they are done."""
@@ -180,6 +199,21 @@ class PoolProvider(Protocol):
     def delete(self, pool_id: str, *, force: bool, op_id: str) -> Started: ...
     def task(self, task_id: str) -> TaskFacts: ...
     def node_names(self, pool_id: str) -> list[str]: ...
+
+    def instances(self, pool_id: str) -> dict[str, str]:
+        """Return the pool's machines: instance id -> name of its node, empty before it joined (owner of nodes only)."""
+
+    def remove(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Take machines out of a pool and the cluster without releasing them (owner of nodes only)."""
+
+    def attach(self, pool_id: str, instance_ids: Sequence[str]) -> Started:
+        """Let machines outside the cluster join a pool; they are set up anew (owner of nodes only)."""
+
+    def place(self, spec: PoolSpec, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Put nodes into a pool, wherever they were, with its labels and taints (pools by label only)."""
+
+    def leave(self, pool_id: str, node_names: Sequence[str], *, op_id: str) -> Started:
+        """Take a pool's labels and taints off nodes; their mode stays (pools by label only)."""
 
 
 class AddonProvider(Protocol):

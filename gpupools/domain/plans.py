@@ -1,6 +1,6 @@
-"""What a mode change does and to whom: the diff, the pods that are hit, the ordered steps, and its fingerprint.
+"""What a mode change does and to whom: the diff, the pods that are hit, the warnings, and its fingerprint.
 
-Pure; services carry the steps out one by one. The order of steps follows what ACK needs to keep its ledger true.
+Pure; the steps that bring it about are in routes.py.
 """
 
 from __future__ import annotations
@@ -17,20 +17,13 @@ from gpupools.domain.modes import (
     MODE_LABEL,
     MODES,
     PLACEMENT_LABEL,
-    Component,
     Mode,
     PlacementPolicy,
 )
 
-PREFLIGHT, CORDON, DRAIN, WRITE_LABELS = "preflight", "cordon", "drain", "write_labels"
-WAIT_DAEMON, WAIT_RESOURCES, UNCORDON, VERIFY = "wait_daemon", "wait_resources", "uncordon", "verify"
 
-
-class Step(msgspec.Struct, frozen=True):
-    """One step of a plan: what kind, and the sentence that a person reads."""
-
-    kind: str
-    title: str
+# The labels that declare a mode; removing the mode label itself is never what a change does.
+MODE_KEYS = (MODE_LABEL, PLACEMENT_LABEL)
 
 
 class Affected(msgspec.Struct, frozen=True):
@@ -149,49 +142,6 @@ def warnings(
     if evict and any(pod.fate == "lost" for pod in affected):
         found.append(("lost-pods", "Some pods have no owner and do not come back after eviction."))
     return found
-
-
-def plan(
-    from_mode: Mode | None,
-    to_mode: Mode,
-    *,
-    nodes: Sequence[str],
-    evict: bool,
-    owns_nodes: bool,
-) -> tuple[Step, ...]:
-    """Return the ordered steps of a change. ``owns_nodes``: labels reach nodes by one pool-wide call (ACK).
-
-    A policy-only change needs no drain: ACK supports changing binpack and spread in place. An empty pool needs none.
-    """
-    target, count = MODES[to_mode], len(nodes)
-    of_nodes = "1 node" if count == 1 else f"{count} nodes"
-    write = Step(
-        WRITE_LABELS,
-        f"Write the labels to the pool{' and, in one call, to its ' + of_nodes if owns_nodes and count else ''}"
-        if owns_nodes
-        else f"Write the labels to {of_nodes}, one after the other",
-    )
-    preflight = Step(PREFLIGHT, "Check that nothing moved since the request")
-    verify = Step(VERIFY, "Verify that pool and nodes carry the new labels")
-    if from_mode is to_mode or not nodes:
-        return preflight, write, verify
-    steps = [
-        preflight,
-        Step(CORDON, f"Cordon {of_nodes}"),
-        Step(DRAIN, f"{'Evict' if evict else 'Wait for'} the pods that hold cards"),
-        write,
-    ]
-    if Component.MPS_CONTROL in target.components:
-        steps.append(Step(WAIT_DAEMON, "Wait for the MPS daemon on each node"))
-    steps += [
-        Step(
-            WAIT_RESOURCES,
-            f"Wait until the nodes report {' and '.join(target.resources)} and nothing of other modes",
-        ),
-        Step(UNCORDON, "Uncordon what this change cordoned"),
-        verify,
-    ]
-    return tuple(steps)
 
 
 def waiting_for(node: GpuNode, target: Mode) -> list[str]:

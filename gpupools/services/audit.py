@@ -45,6 +45,7 @@ ACTIONS: dict[str, str] = {
     "change.roll_back": "Started to roll a mode change back",
     "change.rolled_back": "Rolled a mode change back",
     "change.abandon": "Abandoned a mode change",
+    "change.confirm": "Confirmed a step done by hand",
     "push.done": "Carried out an operation on a cluster",
     "push.failed": "Failed to carry out an operation on a cluster",
     "token.issue": "Issued an API token",

@@ -6,23 +6,21 @@ It reads the current picture, or the cluster itself where the picture is missing
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from gpupools.domain import plans
 from gpupools.domain.components import missing_for, verdict
 from gpupools.domain.gpus import GpuNode, Pod, Workload
-from gpupools.domain.modes import MODE_LABEL, MODES, PLACEMENT_LABEL, Component, Mode, PlacementPolicy, mode_labels
+from gpupools.domain.modes import MODES, Component, Mode, PlacementPolicy, mode_labels
 from gpupools.models import Cluster, ComponentState, NodePool
 from gpupools.services import allocation, gateways
-from gpupools.services.drift import wanted_labels, wanted_taints
+from gpupools.services.drift import pool_label, wanted_labels, wanted_taints
 from gpupools.services.poolspecs import members
 
 # Older numbers are not what a person should decide on.
 FRESH_SECONDS: Final = 60.0
-# The labels that declare a mode; removing the mode label itself is never what a change does.
-MODE_KEYS: Final = (MODE_LABEL, PLACEMENT_LABEL)
 _PRESENT = (ComponentState.State.INSTALLED, ComponentState.State.DEGRADED)
 
 
@@ -33,24 +31,33 @@ class Seen:
     nodes: Sequence[GpuNode]
     pods: Sequence[Pod]
     workloads: Sequence[Workload]
+    fleet: Sequence[GpuNode] = ()  # every node of the cluster
 
     def unlike(self, mode: Mode) -> list[GpuNode]:
         """Return the nodes that would leave another mode."""
         return [node for node in self.nodes if node.declared is not mode]
 
 
-def see(pool: NodePool) -> Seen:
-    """Look at a pool. Raises Unreachable when neither picture nor cluster can be read."""
+def see(pool: NodePool, node_names: Collection[str] = ()) -> Seen:
+    """Look at a pool, or at the named nodes. Raises Unreachable when neither picture nor cluster can be read."""
     picture = allocation.current(pool.cluster)
     if picture is not None and time.time() - picture.taken_at <= FRESH_SECONDS:
-        return Seen(members(pool, picture.nodes), picture.pods, picture.workloads)
+        return Seen(_concerned(pool, node_names, picture.nodes), picture.pods, picture.workloads, picture.nodes)
     with gateways.kubernetes_of(pool.cluster) as kubernetes:
-        return look(pool, kubernetes)
+        return look(pool, kubernetes, node_names)
 
 
-def look(pool: NodePool, kubernetes: gateways.Kubernetes) -> Seen:
-    """Look at a pool in the cluster itself."""
-    return Seen(members(pool, kubernetes.nodes()), kubernetes.pods(), kubernetes.workloads())
+def look(pool: NodePool, kubernetes: gateways.Kubernetes, node_names: Collection[str] = ()) -> Seen:
+    """Look at a pool, or at the named nodes, in the cluster itself."""
+    nodes = kubernetes.nodes()
+    return Seen(_concerned(pool, node_names, nodes), kubernetes.pods(), kubernetes.workloads(), nodes)
+
+
+def _concerned(pool: NodePool, node_names: Collection[str], nodes: Iterable[GpuNode]) -> list[GpuNode]:
+    if not node_names:
+        return members(pool, nodes)
+    named = set(node_names)
+    return [node for node in nodes if node.name in named]
 
 
 def components(cluster: Cluster, mode: Mode, workloads: Sequence[Workload]) -> dict[str, bool]:
@@ -80,21 +87,37 @@ def diff(pool: NodePool, seen: Seen, mode: Mode, policy: PlacementPolicy | None)
     """Return the exact difference that a change makes: labels of the pool and of each node, old and new."""
     wanted = mode_labels(mode, policy)
     old = wanted_labels(pool)
-    kept = {key: value for key, value in old.items() if key in MODE_KEYS}
+    kept = {key: value for key, value in old.items() if key in plans.MODE_KEYS}
     return {
         "pool": [_as_row(each) for each in plans.label_changes(kept, wanted)],
         "nodes": [
             {"node": node.name, "labels": [_as_row(each) for each in changes]}
             for node in seen.nodes
-            if (changes := node_changes(pool, node, mode, policy))
+            if (changes := [*node_changes(pool, node, mode, policy), *membership_changes(pool, node)])
         ],
     }
+
+
+def membership_changes(pool: NodePool, node: GpuNode) -> list[plans.LabelChange]:
+    """Return what joining a pool changes on a node that is not in it: the pool's label, free labels and taints."""
+    if is_member(pool, node):
+        return []
+    label = pool_label(pool.cluster)
+    wanted = {label: pool.pool_id or pool.name, **pool.labels}
+    changes = plans.label_changes({key: node.labels[key] for key in wanted if key in node.labels}, wanted)
+    taints = [taint for taint in wanted_taints(pool) if taint not in node.taints]
+    return [*changes, *(plans.LabelChange(f"taint {each.key}", "", f"{each.value}:{each.effect}") for each in taints)]
+
+
+def is_member(pool: NodePool, node: GpuNode) -> bool:
+    """Tell whether a node carries the label of a pool."""
+    return node.labels.get(pool_label(pool.cluster)) == (pool.pool_id or pool.name)
 
 
 def node_changes(pool: NodePool, node: GpuNode, mode: Mode, policy: PlacementPolicy | None) -> list[plans.LabelChange]:
     """Return how the mode's labels change a node of a pool; empty when it carries them."""
     wanted = mode_labels(mode, policy)
-    kept = {key: node.labels[key] for key in MODE_KEYS if key in node.labels}
+    kept = {key: node.labels[key] for key in plans.MODE_KEYS if key in node.labels}
     changes = plans.label_changes(kept, wanted)
     if pool.cluster.provider == Cluster.Provider.ACK:
         # Whether ACK takes a label off nodes is not documented; a card choice that the mode does not know is idle.

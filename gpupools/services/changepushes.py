@@ -11,13 +11,16 @@ from django.db.models import F
 from django.utils import timezone
 
 from gpupools.domain.changes import Move, State
+from gpupools.domain.routes import Way
 from gpupools.errors import Unreachable
-from gpupools.models import ChangeStep, ModeChange, NodePool, Push
-from gpupools.services import audit, changefacts, changes, gateways, pushes, steps
+from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
+from gpupools.services import audit, changefacts, changequeue, changes, gateways, machinesteps, notices, pushes
 from gpupools.services.access import SYSTEM
 from gpupools.services.moves import move
 from gpupools.services.poolspecs import target_of
 from gpupools.services.pushes import Again, Done, Handler, Outcome
+from gpupools.services.site import LOOK_AGAIN_SECONDS, Result, Site, Stopped, Waiting
+from gpupools.services.steps import BATCH
 
 
 def push_change_step(push: Push) -> Outcome:
@@ -29,32 +32,41 @@ def push_change_step(push: Push) -> Outcome:
     change = _change(push)
     if change is None:
         return Done("The change is gone.")
-    if target_of(change.pool) in pushes.in_flight(push.cluster):
+    if {target_of(pool) for pool in changequeue.pools_of(change)} & pushes.in_flight(push.cluster):
         # The pool is still being made or edited by what was queued before the change was approved.
-        return Again(steps.LOOK_AGAIN_SECONDS, detail="Another operation on the pool is under way.")
+        return Again(LOOK_AGAIN_SECONDS, detail="Another operation on the pool is under way.")
     if change.state == State.APPROVED:
         return _start(change)
-    if change.state != State.APPLYING:
+    if change.state not in (State.APPLYING, State.ROLLING_BACK):
         return Done(f"The change is {change.state}.")
-    step = change.steps.exclude(state=ChangeStep.State.DONE).order_by("position").first()
+    back = change.state == State.ROLLING_BACK
+    ended = (ChangeStep.State.DONE, ChangeStep.State.SKIPPED)
+    steps_due = change.steps.filter(is_rollback=back).exclude(state__in=ended)
+    step = steps_due.select_related("confirmed_by").order_by("position").first()
     if step is None:
         return Done("Carried out.", lambda: _succeed(change))
     _begin(step)
     try:
         with gateways.pools_of(push.cluster) as (kubernetes, provider):
-            seen = changefacts.look(change.pool, kubernetes)
-            site = steps.Site(push, change, step, kubernetes, provider, seen)
-            result = steps.STEPS[step.kind](site)
+            seen = changefacts.look(change.pool, kubernetes, names_now(change))
+            site = Site(push, change, step, kubernetes, provider, seen)
+            result = machinesteps.STEPS[step.kind](site)
     except Unreachable as error:
-        ChangeStep.objects.filter(pk=step.pk).update(detail=error.message[:1000])
+        _note(step, error.message)
         raise
     return _outcome(change, step, result)
+
+
+def names_now(change: ModeChange) -> list[str]:
+    """Return what the nodes of a change are called now: a machine that joins a pool anew may get another name."""
+    renamed = change.remembered.get("renamed", {})
+    return [renamed.get(name, name) for name in change.node_names]
 
 
 def _start(change: ModeChange) -> Outcome:
     with gateways.kubernetes_of(change.pool.cluster) as kubernetes:
         # The cluster itself, not the picture: from here on it is written to.
-        seen = changefacts.look(change.pool, kubernetes)
+        seen = changefacts.look(change.pool, kubernetes, change.node_names)
     moved = changes.what_moved(change, seen)
     if moved:
         return Done("The change has lapsed.", lambda: move(change, Move.LAPSE, SYSTEM, note=" ".join(moved)))
@@ -68,18 +80,20 @@ def _begin(step: ChangeStep) -> None:
     step.save(update_fields=["state", "started_at"])
 
 
-def _outcome(change: ModeChange, step: ChangeStep, result: steps.Result) -> Outcome:
-    if isinstance(result, steps.Stopped):
+def _outcome(change: ModeChange, step: ChangeStep, result: Result) -> Outcome:
+    if isinstance(result, Stopped):
         note = result.note
         return Done(note, lambda: _stop(change, step, note))
-    if isinstance(result, steps.Waiting):
+    if isinstance(result, Waiting):
         detail = result.detail
         return Again(result.seconds, detail=detail, write=lambda: _note(step, detail))
     return Again(0.0, detail=result.detail, write=_finisher(change, step, result.detail))
 
 
 def _note(step: ChangeStep, detail: str) -> None:
-    ChangeStep.objects.filter(pk=step.pk).update(detail=detail[:1000])
+    row = ChangeStep.objects.filter(pk=step.pk)
+    # What it waits for since when: the clock starts again when it waits for something else.
+    row.exclude(detail=detail[:1000]).update(detail=detail[:1000], waiting_since=timezone.now())
 
 
 def _stop(change: ModeChange, step: ChangeStep, note: str) -> None:
@@ -100,11 +114,30 @@ def _finisher(change: ModeChange, step: ChangeStep, detail: str) -> Callable[[],
 
 
 def _succeed(change: ModeChange) -> None:
-    """Close the change, and let the pool's row say what is true now."""
+    """Close the change, and let the rows of its pools say what is true now."""
+    if change.state == State.ROLLING_BACK:
+        move(change, Move.FINISH_ROLL_BACK, SYSTEM, note=change.note)
+        return
     move(change, Move.SUCCEED, SYSTEM)
+    if change.way in (Way.MOVE, Way.JOIN):
+        if change.pool.cluster.provider == Cluster.Provider.KUBERNETES:
+            _hand_over(change)
+        return
     NodePool.objects.filter(pk=change.pool_id).update(
         mode=change.target_mode, policy=change.target_policy, version=F("version") + 1
     )
+
+
+def _hand_over(change: ModeChange) -> None:
+    """Let the rows of the pools name their nodes: on plain Kubernetes they say which nodes are wanted."""
+    moved = {each["name"] for each in change.diff["facts"]["nodes"].values()}
+    home = change.target_pool or change.pool
+    for pool in (change.pool, home):
+        pool.refresh_from_db()
+        named = set(pool.node_names) - moved | (moved if pool.pk == home.pk else set())
+        NodePool.objects.filter(pk=pool.pk).update(
+            node_names=sorted(named), desired_size=len(named), version=F("version") + 1
+        )
 
 
 def _failed(push: Push, sentence: str) -> None:
@@ -116,12 +149,13 @@ def _failed(push: Push, sentence: str) -> None:
         # It never started: there is nothing to retry, and the request can be made again.
         move(change, Move.LAPSE, SYSTEM, note=sentence)
         return
-    if change.state != State.APPLYING:
+    if change.state not in (State.APPLYING, State.ROLLING_BACK):
         return
     change.steps.filter(state=ChangeStep.State.RUNNING).update(
         state=ChangeStep.State.FAILED, detail=sentence[:1000], finished_at=timezone.now()
     )
     move(change, Move.FAIL, SYSTEM, note=sentence)
+    notices.failed(change)
 
 
 def push_uncordon(push: Push) -> Outcome:
@@ -132,7 +166,7 @@ def push_uncordon(push: Push) -> Outcome:
         return Done("Nothing is cordoned.")
     with gateways.kubernetes_of(push.cluster) as kubernetes:
         closed = [node for node in kubernetes.nodes() if node.name in ours and node.unschedulable]
-        for node in closed[: steps.BATCH]:
+        for node in closed[:BATCH]:
             kubernetes.cordon(node.name, unschedulable=False, op_id=str(push.op_id))
     if closed:
         return Again(0.0, detail=f"Uncordoning {len(closed)} nodes.")
@@ -144,11 +178,13 @@ def _forget_cordons(change: ModeChange) -> None:
 
 
 def _change(push: Push) -> ModeChange | None:
-    found = ModeChange.objects.select_related("pool__cluster", "requested_by").filter(pk=push.payload["change"])
+    found = ModeChange.objects.select_related("pool__cluster", "target_pool__cluster", "requested_by").filter(
+        pk=push.payload["change"]
+    )
     return found.first()
 
 
 HANDLERS = {
-    changes.STEP: Handler(push_change_step, _failed),
-    changes.UNCORDON: Handler(push_uncordon),
+    changequeue.STEP: Handler(push_change_step, _failed),
+    changequeue.UNCORDON: Handler(push_uncordon),
 }

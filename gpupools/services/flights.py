@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from gpupools.domain import plans
-from gpupools.domain.plans import Step
-from gpupools.models import Cluster, ModeChange, NodePool, Role
-from gpupools.services import changefacts, changerules
+from gpupools.domain.routes import Step
+from gpupools.models import ModeChange, NodePool, Role
+from gpupools.services import changefacts, changequeue, changerules
 from gpupools.services.access import Actor
 
 # The rules want a reason from whoever asks; a look needs none.
@@ -24,34 +24,24 @@ class Flight:
     nodes: int
 
 
-def plan(
-    actor: Actor,
-    pool: NodePool,
-    *,
-    target_mode: str,
-    target_policy: str | None = None,
-    holders: str = ModeChange.Holders.WAIT,
-) -> Flight:
-    """Say what a change would do, to whom, and in which steps. Raises what ``changes.request`` raises."""
+def plan(actor: Actor, pool: NodePool, **wishes: Any) -> Flight:
+    """Say what a change would do, to whom, and in which steps. Takes and raises what ``changes.request`` does."""
     actor.require(Role.VIEWER, pool.cluster)
-    mode, policy, holders, _ = changerules.checked(pool, target_mode, target_policy, holders, _ONLY_LOOKING)
-    seen = changefacts.see(pool)
-    changerules.check_possible(pool.cluster, seen, mode)
-    evict = holders == ModeChange.Holders.EVICT
-    leaving = seen.unlike(mode)
+    wish = changerules.checked(pool, **wishes, reason=_ONLY_LOOKING)
+    seen = changefacts.see(pool, wish.node_names)
+    changerules.check_possible(wish, seen)
     change = ModeChange(
         pool=pool,
         from_policy=pool.policy,
-        target_mode=mode.value,
-        target_policy=policy.value if policy else "",
-        holders=holders,
-        **changerules.judged(pool, seen, mode, policy, evict=evict),
+        target_mode=wish.mode.value,
+        target_policy=wish.policy.value if wish.policy else "",
+        holders=wish.holders,
+        way=wish.way.value,
+        batch_size=wish.batch,
+        node_names=list(wish.node_names),
+        target_pool=wish.home if wish.home.pk != pool.pk else None,
+        rule=changerules.rule_for(wish, seen),
+        **changerules.judged(wish, seen),
     )
-    steps = plans.plan(
-        None if leaving else mode,
-        mode,
-        nodes=[node.name for node in leaving or seen.nodes],
-        evict=evict,
-        owns_nodes=pool.cluster.provider == Cluster.Provider.ACK,
-    )
-    return Flight(change, steps, len(leaving), len(seen.nodes))
+    steps = changequeue.measured(changerules.steps_of(wish, seen))
+    return Flight(change, steps, len(changerules.leaving_of(wish, seen)), len(seen.nodes))

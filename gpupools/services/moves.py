@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from gpupools.domain.changes import OPEN, Move, State, next_state
 from gpupools.errors import Conflict
-from gpupools.models import ModeChange
+from gpupools.models import ModeChange, PoolHold
 from gpupools.services import audit, bell
 from gpupools.services.access import Actor
 
@@ -27,6 +27,8 @@ ACTIONS: Final = {
     Move.PAUSE: "change.pause",
     Move.RESUME: "change.resume",
     Move.RETRY: "change.retry",
+    Move.ROLL_BACK: "change.roll_back",
+    Move.FINISH_ROLL_BACK: "change.rolled_back",
     Move.ABANDON: "change.abandon",
 }
 
@@ -44,6 +46,8 @@ def move(change: ModeChange, made: Move, actor: Actor, *, note: str = "", **fiel
     moved = ModeChange.objects.filter(pk=change.pk, state=before.value).update(state=after.value, note=note, **fields)
     if not moved:
         raise Conflict("This change was moved on by somebody else meanwhile.", code="stale", change=change.pk)
+    if after not in OPEN:
+        PoolHold.objects.filter(change=change).delete()
     change.refresh_from_db()
     audit.record(
         actor,

@@ -109,6 +109,12 @@ def in_flight(cluster: Cluster) -> set[str]:
     return set(Push.objects.filter(cluster=cluster, state=Push.State.QUEUED).values_list("target", flat=True))
 
 
+def wake(cluster: Cluster, target: str) -> None:
+    """Make a queued operation due now, and ring for a worker after the caller's commit."""
+    Push.objects.filter(cluster=cluster, target=target, state=Push.State.QUEUED).update(due_at=timezone.now())
+    bell.ring_push()
+
+
 def claim(*, skip: Collection[int] = ()) -> Push | None:
     """Take the row that has been due longest; None when nothing is due. ``skip``: keys of clusters to leave alone.
 

@@ -5,129 +5,31 @@ So it may be cut off anywhere and run again. It moves no change and closes no pu
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
-
-from django.utils import timezone
+from typing import Final
 
 from gpupools.clusters.port import PoolSpec
-from gpupools.domain import plans
-from gpupools.domain.changes import State
+from gpupools.domain import plans, routes
 from gpupools.domain.components import CATALOGUE
 from gpupools.domain.gpus import GpuNode, Pod
-from gpupools.domain.modes import PLACEMENT_LABEL, Component, Mode, PlacementPolicy, mode_labels
+from gpupools.domain.modes import PLACEMENT_LABEL, Component, mode_labels
+from gpupools.domain.routes import Way
 from gpupools.errors import Conflict, Refused, Unreachable
-from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
+from gpupools.models import ModeChange
 from gpupools.services import changefacts, pushes
-from gpupools.services.changefacts import Seen, node_changes
-from gpupools.services.gateways import Kubernetes, PoolProvider
-from gpupools.services.poolspecs import free_labels, names
+from gpupools.services.poolspecs import free_labels, names, spec_of
+from gpupools.services.site import Finished, Result, Site, Stopped, Waiting, cut, listed
 
 # Nodes that are written to in one run: the run stays far below the time limit of a task.
 BATCH: Final = 10
-LOOK_AGAIN_SECONDS: Final = 2.0
 # How long a step may make no end before the change fails and a person looks. Waiting for holders has no end.
 EVICTION: Final = timedelta(minutes=30)
 LABELS: Final = timedelta(minutes=15)
 DAEMON: Final = timedelta(minutes=10)
 RESOURCES: Final = timedelta(minutes=10)
 VERIFICATION: Final = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The step is done."""
-
-    detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The step is not done; look again after ``seconds``."""
-
-    detail: str
-    seconds: float = LOOK_AGAIN_SECONDS
-
-
-@dataclass(frozen=True, slots=True)
-class Stopped:
-    """A person must look before the change may go on."""
-
-    note: str
-
-
-Result = Finished | Waiting | Stopped
-
-
-@dataclass(slots=True)
-class Site:
-    """One step of one change, with the cluster opened and looked at."""
-
-    push: Push
-    change: ModeChange
-    step: ChangeStep
-    kubernetes: Kubernetes
-    provider: PoolProvider
-    seen: Seen
-
-    @property
-    def pool(self) -> NodePool:
-        return self.change.pool
-
-    @property
-    def mode(self) -> Mode:
-        return Mode(self.change.target_mode)
-
-    @property
-    def policy(self) -> PlacementPolicy | None:
-        return plans.policy_of(self.change.target_policy)
-
-    @property
-    def is_ack(self) -> bool:
-        return self.pool.cluster.provider == Cluster.Provider.ACK
-
-    def leaving(self) -> list[GpuNode]:
-        """Return the nodes that are still in another mode."""
-        return self.seen.unlike(self.mode)
-
-    def due(self, node: GpuNode) -> list[plans.LabelChange]:
-        """Return the labels that are still to be written to a node."""
-        return node_changes(self.pool, node, self.mode, self.policy)
-
-    def op_id(self, what: str) -> str:
-        """Return the id of one call of this step: the same when the call is tried again."""
-        return str(uuid.uuid5(self.push.op_id, f"{self.step.kind}:{what}"))
-
-    def ours(self) -> set[str]:
-        """Return the nodes that this change has cordoned."""
-        return set(self.change.remembered.get("ours", ()))
-
-    def remember(self, **facts: Any) -> None:
-        """Keep facts on the change before anything depends on them. Raises Conflict when it was moved meanwhile."""
-        remembered = {**self.change.remembered, **facts}
-        kept = ModeChange.objects.filter(pk=self.change.pk, state=State.APPLYING.value).update(remembered=remembered)
-        if not kept:
-            raise pushes.LostLease()
-        self.change.remembered = remembered
-
-    def learn(self, **facts: Any) -> None:
-        """Keep facts on the step before anything waits on them."""
-        self.step.learned = {**self.step.learned, **facts}
-        ChangeStep.objects.filter(pk=self.step.pk).update(learned=self.step.learned)
-
-    def overdue(self, limit: timedelta) -> bool:
-        """Tell whether the step has run for longer than that."""
-        return self.step.started_at is not None and timezone.now() - self.step.started_at > limit
-
-    def wait(self, detail: str, limit: timedelta, seconds: float = LOOK_AGAIN_SECONDS) -> Waiting:
-        """Wait on, unless the step has waited for too long: then the change fails with what is missing."""
-        if self.overdue(limit):
-            minutes = int(limit.total_seconds() // 60)
-            raise Conflict(f"After {minutes} minutes still: {detail}", code="step-overdue")
-        return Waiting(detail, seconds)
 
 
 def preflight(site: Site) -> Result:
@@ -137,15 +39,22 @@ def preflight(site: Site) -> Result:
         raise Conflict(
             "ack-mps-control is not in the cluster any more; mode mps needs it first.", code="needs-component"
         )
-    known = {each["uid"] for each in site.change.blast_radius} | set(site.change.remembered.get("acknowledged", ()))
-    holders = plans.holders(site.leaving(), site.seen.pods)
-    newcomers = [pod for pod in holders if pod.uid not in known and not pod.terminating]
-    if newcomers:
-        site.learn(newcomers=[{"uid": pod.uid, "pod": _name(pod), "node": pod.node} for pod in newcomers])
-        return Stopped(
-            f"{_count(newcomers)} came to hold cards since the request: {_listed(_name(pod) for pod in newcomers)}."
-        )
+    if stopped := _newcomers(site):
+        return stopped
     return Finished("Nothing moved since the request.")
+
+
+def _newcomers(site: Site) -> Stopped | None:
+    """Stop when pods hold cards of these nodes that nobody has seen when the change was asked for."""
+    known = {each["uid"] for each in site.change.blast_radius} | set(site.change.remembered.get("acknowledged", ()))
+    holders = plans.holders(site.closing(), site.seen.pods)
+    newcomers = [pod for pod in holders if pod.uid not in known and not pod.terminating]
+    if not newcomers:
+        return None
+    site.learn(newcomers=[{"uid": pod.uid, "pod": _name(pod), "node": pod.node} for pod in newcomers])
+    return Stopped(
+        f"{_count(newcomers)} came to hold cards since the request: {listed(_name(pod) for pod in newcomers)}."
+    )
 
 
 def cordon(site: Site) -> Result:
@@ -154,8 +63,8 @@ def cordon(site: Site) -> Result:
 
 
 def _secure(site: Site) -> Waiting | None:
-    """See that every node that leaves its mode is cordoned; None when all are."""
-    leaving = site.leaving()
+    """See that every node that leaves its mode or pool is cordoned; None when all are."""
+    leaving = site.closing()
     before, ours = set(site.change.remembered.get("before", ())), site.ours()
     unknown = [node for node in leaving if node.name not in before | ours]
     if unknown:
@@ -172,20 +81,23 @@ def _secure(site: Site) -> Waiting | None:
 
 def _cordoned(site: Site) -> str:
     before = site.change.remembered.get("before", ())
-    said = f"Cordoned {names(site.leaving())}."
-    return f"{said} Cordoned before: {_listed(before)}." if before else said
+    said = f"Cordoned {names(site.closing())}."
+    return f"{said} Cordoned before: {listed(before)}." if before else said
 
 
 def drain(site: Site) -> Result:
     """Wait until no pod holds a card of the old mode, or evict those that do."""
     if waiting := _secure(site):
         return waiting
-    holders = plans.holders(site.leaving(), site.seen.pods)
+    holders = plans.holders(site.closing(), site.seen.pods)
     if not holders:
         return Finished("No pod holds a card any more.")
     detail = _holding(holders)
     if site.change.holders == ModeChange.Holders.WAIT:
         return Waiting(detail)
+    # Until its batch came, a node was open: pods that started there meanwhile are not evicted unseen.
+    if site.step.wave > 1 and not site.step.is_rollback and (stopped := _newcomers(site)):
+        return stopped
     try:
         for pod in [pod for pod in holders if not pod.terminating][:BATCH]:
             site.kubernetes.evict(pod.namespace, pod.name)
@@ -201,10 +113,10 @@ def _holding(holders: list[Pod]) -> str:
         on_node.setdefault(pod.node, []).append(_name(pod))
     parts = [
         f"{len(pods)} pod{'s' if len(pods) > 1 else ''} still hold{'' if len(pods) > 1 else 's'} cards on {node}: "
-        f"{_listed(pods)}"
+        f"{listed(pods)}"
         for node, pods in sorted(on_node.items())
     ]
-    return _cut("; ".join(parts) + ".")
+    return cut("; ".join(parts) + ".")
 
 
 def write_labels(site: Site) -> Result:
@@ -212,28 +124,45 @@ def write_labels(site: Site) -> Result:
 
     Nodes that leave another mode are written to only while they are cordoned and nothing holds their cards.
     """
-    unwritten = [node for node in site.seen.nodes if site.due(node)]
     if site.is_ack:
-        return _write_pool(site, unwritten)
+        return write_pool(site, [node for node in site.nodes if site.due(node)], update_nodes=True)
+    unwritten = [node for node in site.nodes if site.due(node) or site.is_strange(node) or _must_leave(site, node)]
     if not unwritten:
-        return Finished(f"{len(site.seen.nodes)} nodes carry the labels.")
-    if waiting := _not_ready_for_labels(site):
+        return Finished(f"{len(site.nodes)} nodes carry the labels.")
+    if waiting := not_ready_for_labels(site):
         return waiting
     for node in unwritten[:BATCH]:
-        labels = {change.key: change.new or None for change in site.due(node)}
         pushes.hold(site.push)
-        site.kubernetes.label_node(node.name, labels=labels, op_id=site.op_id(node.name))
+        _write_node(site, node)
     return site.wait(f"Labelling {names(unwritten)}.", LABELS, 0.0)
 
 
-def _not_ready_for_labels(site: Site) -> Waiting | None:
+def _must_leave(site: Site, node: GpuNode) -> bool:
+    """Tell whether a node that was in no pool before is to be taken out of the one that it was put into."""
+    return site.step.is_rollback and site.change.way == Way.JOIN and changefacts.is_member(site.pool, node)
+
+
+def _write_node(site: Site, node: GpuNode) -> None:
+    op_id = site.op_id(node.name)
+    if _must_leave(site, node):
+        site.provider.leave(site.pool.pool_id or site.pool.name, [node.name], op_id=op_id)
+    elif site.is_strange(node):
+        # The mode's labels go with the pool's, in one write.
+        spec = replace(spec_of(site.home), mode=site.goal(node), policy=site.policy)
+        site.provider.place(spec, [node.name], op_id=op_id)
+    if labels := {change.key: change.new or None for change in site.due(node)}:
+        site.kubernetes.label_node(node.name, labels=labels, op_id=op_id)
+
+
+def not_ready_for_labels(site: Site) -> Waiting | None:
+    """Wait until the nodes that leave another mode are cordoned and nothing holds their cards."""
     if waiting := _secure(site):
         return waiting
-    holders = plans.holders(site.leaving(), site.seen.pods)
+    holders = plans.holders(site.closing(), site.seen.pods)
     return Waiting(_holding(holders)) if holders else None
 
 
-def _write_pool(site: Site, unwritten: list[GpuNode]) -> Result:
+def write_pool(site: Site, unwritten: Sequence[GpuNode], *, update_nodes: bool) -> Result:
     """Write the pool's labels and let ACK carry them to the nodes; its task is looked after from here on."""
     facts = site.provider.pool(site.pool.pool_id)
     if facts is None:
@@ -247,10 +176,9 @@ def _write_pool(site: Site, unwritten: list[GpuNode]) -> Result:
         if unwritten:
             return site.wait(f"The labels have not reached {names(unwritten)} yet.", LABELS)
         return Finished(f"The pool and its {len(site.seen.nodes)} nodes carry the labels.")
-    wanted = mode_labels(site.mode, site.policy)
-    if not unwritten and _carries(facts.labels, wanted):
+    if not unwritten and carries(facts.labels, mode_labels(site.mode, site.policy)):
         return Finished("The pool carries the labels already.")
-    if waiting := _not_ready_for_labels(site):
+    if update_nodes and (waiting := not_ready_for_labels(site)):
         return waiting
     spec = PoolSpec(
         name=facts.name,
@@ -264,14 +192,16 @@ def _write_pool(site: Site, unwritten: list[GpuNode]) -> Result:
         vswitch_ids=tuple(site.pool.vswitch_ids),
     )
     pushes.hold(site.push)
+    # ACK carries nothing to nodes where nothing of the pool changes; the operation's id among its labels does.
     started = site.provider.modify(
-        site.pool.pool_id, spec, update_nodes=bool(site.seen.nodes), op_id=site.op_id(site.pool.pool_id)
+        site.pool.pool_id, spec, update_nodes=update_nodes and bool(site.nodes), op_id=site.op_id(site.pool.pool_id)
     )
     site.learn(task_id=started.task_id)
     return Waiting("ACK is writing the labels.", 1.0)
 
 
-def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+def carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    """Tell whether a pool's labels declare a mode just so."""
     return all(labels.get(key) == value for key, value in wanted.items()) and (
         PLACEMENT_LABEL in wanted or PLACEMENT_LABEL not in labels
     )
@@ -285,9 +215,9 @@ def wait_daemon(site: Site) -> Result:
         for pod in site.seen.pods
         if pod.owner_kind == "DaemonSet" and pod.owner_name in wanted and pod.ready and not pod.terminating
     }
-    lacking = [node for node in site.seen.nodes if node.name not in ready]
+    lacking = [node for node in site.nodes if node.name not in ready]
     if not lacking:
-        return Finished(f"The MPS daemon is ready on {len(site.seen.nodes)} nodes.")
+        return Finished(f"The MPS daemon is ready on {len(site.nodes)} nodes.")
     return site.wait(f"The MPS daemon is not ready on {names(lacking)}.", DAEMON)
 
 
@@ -295,54 +225,65 @@ def wait_resources(site: Site) -> Result:
     """Wait until every node reports the new mode's resources and nothing of the others."""
     lacking = _lacking(site)
     if not lacking:
-        return Finished(f"{len(site.seen.nodes)} nodes report mode {site.mode.value}.")
+        return Finished(f"{len(site.nodes)} nodes report what their mode stands for.")
     return site.wait(lacking, RESOURCES)
 
 
 def _lacking(site: Site) -> str:
     parts = []
-    for node in site.seen.nodes:
-        missing = plans.waiting_for(node, site.mode)
+    for node in site.nodes:
+        missing = plans.waiting_for(node, site.goal(node))
         if missing:
             parts.append(f"{node.name}{'' if node.ready else ' (NotReady)'}: {', '.join(missing)}")
-    return _cut("; ".join(parts) + ".") if parts else ""
+    return cut("; ".join(parts) + ".") if parts else ""
 
 
 def uncordon(site: Site) -> Result:
-    """Open the nodes that this change closed, and no others."""
-    closed = [node for node in site.seen.nodes if node.name in site.ours() and node.unschedulable]
+    """Open the nodes that this change closed, and no others; a machine that joined anew is closed as it was before."""
+    closed = [node for node in site.nodes if node.name in site.ours() and node.unschedulable]
+    before = {site.name_now(name) for name in site.change.remembered.get("before", ())}
+    for node in [node for node in site.nodes if node.name in before and not node.unschedulable and _is_new(site, node)]:
+        _set_cordon(site, node, unschedulable=True)
     if not closed:
-        opened = site.ours()
-        site.remember(ours=[])
-        return Finished(f"Uncordoned {_listed(sorted(opened))}." if opened else "Nothing was cordoned by this change.")
+        opened = site.ours() & {node.name for node in site.nodes}
+        there = {node.name for node in site.seen.fleet}
+        site.remember(ours=sorted((site.ours() - opened) & there))
+        return Finished(f"Uncordoned {listed(sorted(opened))}." if opened else "Nothing was cordoned by this change.")
     for node in closed[:BATCH]:
         _set_cordon(site, node, unschedulable=False)
     return Waiting(f"Uncordoning {names(closed)}.", 0.0)
 
 
+def _is_new(site: Site, node: GpuNode) -> bool:
+    return site.is_by_machine and site.is_renewed(node)
+
+
 def verify(site: Site) -> Result:
     """See that pool and nodes carry the labels, and that the nodes report what the mode stands for."""
-    wrong = [node for node in site.seen.nodes if site.due(node)]
+    wrong = [node for node in site.nodes if site.due(node) or site.is_strange(node) or _must_leave(site, node)]
     if wrong:
         return site.wait(f"{names(wrong)} do not carry the labels.", VERIFICATION)
-    if site.is_ack:
+    if site.is_ack and site.change.way != Way.MOVE:
         facts = site.provider.pool(site.pool.pool_id)
-        if facts is None or not _carries(facts.labels, mode_labels(site.mode, site.policy)):
+        if facts is None or not carries(facts.labels, mode_labels(site.mode, site.policy)):
             return site.wait(f"The node pool {site.pool.name} does not carry the labels.", VERIFICATION)
-    if site.change.steps.filter(kind=plans.WAIT_RESOURCES).exists() and (lacking := _lacking(site)):
+    waited = site.change.steps.filter(kind=routes.WAIT_RESOURCES, is_rollback=site.step.is_rollback)
+    if waited.exists() and (lacking := _lacking(site)):
         return site.wait(lacking, VERIFICATION)
-    return Finished(f"{site.pool.name} and its {len(site.seen.nodes)} nodes are {site.mode.value}.")
+    if site.step.is_rollback:
+        return Finished(f"{len(site.nodes)} nodes are as they were before.")
+    return Finished(f"{site.home.name} and its {len(site.nodes)} nodes are {site.mode.value}.")
 
 
 STEPS: Final[Mapping[str, Callable[[Site], Result]]] = {
-    plans.PREFLIGHT: preflight,
-    plans.CORDON: cordon,
-    plans.DRAIN: drain,
-    plans.WRITE_LABELS: write_labels,
-    plans.WAIT_DAEMON: wait_daemon,
-    plans.WAIT_RESOURCES: wait_resources,
-    plans.UNCORDON: uncordon,
-    plans.VERIFY: verify,
+    routes.PREFLIGHT: preflight,
+    routes.CORDON: cordon,
+    routes.DRAIN: drain,
+    routes.WRITE_LABELS: write_labels,
+    routes.WAIT_DAEMON: wait_daemon,
+    routes.WAIT_RESOURCES: wait_resources,
+    routes.UNCORDON: uncordon,
+    routes.VERIFY: verify,
 }
 
 
@@ -361,13 +302,3 @@ def _name(pod: Pod) -> str:
 
 def _count(pods: list[Pod]) -> str:
     return "1 pod" if len(pods) == 1 else f"{len(pods)} pods"
-
-
-def _listed(items: Iterable[str], *, most: int = 5) -> str:
-    listed = list(items)
-    more = len(listed) - most
-    return ", ".join(listed[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-def _cut(text: str, longest: int = 900) -> str:
-    return text if len(text) <= longest else f"{text[:longest]}…"

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gpupools.domain import plans
+from gpupools.domain import plans, routes
 from gpupools.domain.changes import MOVES, OPEN, Move, State, check_decider, moves_from, next_state
 from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, Pod, Taint
 from gpupools.domain.modes import (
@@ -27,7 +27,7 @@ def a_pod(uid: str, *, node: str = "gpu-1", phase: str = "Running", owner: str =
     return Pod(uid, "default", uid, ask, node=node, phase=phase, owner_kind=owner, owner_name=owner and "train")
 
 
-def kinds(steps: tuple[plans.Step, ...]) -> list[str]:
+def kinds(steps: tuple[routes.Step, ...]) -> list[str]:
     return [step.kind for step in steps]
 
 
@@ -73,20 +73,20 @@ def test_exclusive_is_written_as_default_and_read_from_an_absent_label() -> None
 
 
 def test_a_switch_drains_before_it_writes_and_waits_before_it_uncordons() -> None:
-    steps = plans.plan(Mode.EXCLUSIVE, Mode.CGPU, nodes=["a", "b"], evict=False, owns_nodes=True)
+    steps = routes.plan(Mode.EXCLUSIVE, Mode.CGPU, nodes=["a", "b"], evict=False, owns_nodes=True)
     assert kinds(steps) == [
         "preflight", "cordon", "drain", "write_labels", "wait_resources", "uncordon", "verify",
     ]  # fmt: skip
 
 
 def test_a_switch_to_mps_waits_for_the_daemon_after_the_label() -> None:
-    steps = kinds(plans.plan(Mode.CGPU, Mode.MPS, nodes=["a"], evict=True, owns_nodes=False))
+    steps = kinds(routes.plan(Mode.CGPU, Mode.MPS, nodes=["a"], evict=True, owns_nodes=False))
     assert steps.index("write_labels") < steps.index("wait_daemon") < steps.index("wait_resources")
 
 
 @pytest.mark.parametrize(("nodes", "to_mode"), [(["a"], Mode.CGPU), ([], Mode.SHARE)])
 def test_a_policy_change_and_an_empty_pool_need_no_drain(nodes: list[str], to_mode: Mode) -> None:
-    steps = plans.plan(Mode.CGPU, to_mode, nodes=nodes, evict=False, owns_nodes=True)
+    steps = routes.plan(Mode.CGPU, to_mode, nodes=nodes, evict=False, owns_nodes=True)
     assert kinds(steps) == ["preflight", "write_labels", "verify"]
 
 

@@ -18,6 +18,7 @@ EMBEDDED: dict[str, Any] = {
     "DATABASES": SQLITE,
     "DEBUG": False,
     "GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS": False,
+    "GPUPOOLS_ALLOW_SELF_APPROVAL": False,
     "GPUPOOLS_CLUSTER_TIMEOUT_SECONDS": 10,
     "GPUPOOLS_CREDENTIALS_KEY": "",
     "GPUPOOLS_HOST": "127.0.0.1",
@@ -53,6 +54,7 @@ def ids_said(base: dict[str, Any], **changed: Any) -> set[str]:
 
 
 CASES = [
+    ("one person who asks and decides", PRODUCTION, {"GPUPOOLS_ALLOW_SELF_APPROVAL": True}, "W007"),
     ("debug beyond this machine", PRODUCTION, {"DEBUG": True}, "E001"),
     ("no secret key in production", PRODUCTION, {"GPUPOOLS_SECRET_KEY_IS_TEMPORARY": True}, "E002"),
     ("a short secret key", EMBEDDED, {"SECRET_KEY": "abcdefghij"}, "E003"),

@@ -13,7 +13,7 @@ from django.utils import timezone
 from gpupools.domain.changes import MOVES, OPEN, Move, State
 from gpupools.errors import Conflict, ConsoleError, Invalid, Missing, NotAllowed, Unreachable
 from gpupools.models import AuditEntry, ChangeStep, Cluster, ModeChange, NodePool, Push, Role
-from gpupools.services import changes
+from gpupools.services import changequeue, changes
 from gpupools.services.access import SYSTEM, Actor
 from tests.domain.builders import a_node, a_pod
 from tests.services.asking import MODE, POOL, WHY, asked, in_state, two_nodes
@@ -146,7 +146,7 @@ def test_the_database_lets_only_one_of_two_racing_requests_in(
     operator: Actor, pool: NodePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked(operator, pool)
-    monkeypatch.setattr(changes, "_check_not_held", lambda pool: None)  # both have looked before either wrote
+    monkeypatch.setattr(changequeue, "check_not_held", lambda pools: None)  # both have looked before either wrote
     with pytest.raises(Conflict) as caught:
         asked(operator, pool)
     assert caught.value.code == "change-open"

@@ -13,7 +13,7 @@ from gpupools.domain.changes import State
 from gpupools.domain.gpus import Taint
 from gpupools.errors import Conflict, Invalid, Missing, NotAllowed
 from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, Push, Role
-from gpupools.services import changes
+from gpupools.services import changequeue, changes
 from gpupools.services.access import SYSTEM, Actor
 from tests.domain.builders import a_node, a_pod
 from tests.services.asking import POOL, asked, two_nodes
@@ -34,7 +34,7 @@ def test_an_approval_makes_the_steps_and_one_push(operator: Actor, admin: Actor,
         "preflight", "cordon", "drain", "write_labels", "wait_resources", "uncordon", "verify",
     ]  # fmt: skip
     push = Push.objects.get()
-    assert (push.kind, push.payload) == (changes.STEP, {"change": change.pk})
+    assert (push.kind, push.payload) == (changequeue.STEP, {"change": change.pk})
     entry = AuditEntry.objects.get(action="change.approve")
     assert (entry.actor_name, entry.data["reason"]) == ("ada", "agreed")
 

@@ -1,0 +1,142 @@
+"""What people are told of mode changes: rows that the pages count, and e-mail for those who want it.
+
+A notice is written in the transaction of what it tells; ``mail_due`` marks the row as still to be mailed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from datetime import timedelta
+from smtplib import SMTPException
+
+from django.conf import settings
+from django.core.mail import send_mail
+from django.db.models import F
+from django.utils import timezone
+from django.utils.translation import gettext as _
+
+from gpupools.domain.changes import OPEN, State
+from gpupools.models import ModeChange, Notice, NoticeWish, Role, User
+from gpupools.services.access import Actor
+
+logger = logging.getLogger(__name__)
+
+MOST_TRIES = 6
+CLAIM = timedelta(minutes=2)
+
+
+def waiting(change: ModeChange) -> None:
+    """Tell every administrator of the cluster but the requester that a change waits for a decision."""
+    people = [
+        user
+        for user in User.objects.filter(is_active=True, grants__isnull=False).distinct()
+        if user.pk != change.requested_by_id and Actor(user).can(Role.ADMIN, change.pool.cluster)
+    ]
+    _tell(people, change, Notice.Kind.WAITING)
+
+
+def failed(change: ModeChange) -> None:
+    """Tell whoever asked for a change and whoever decided on it that it failed."""
+    people = {change.requested_by_id: change.requested_by}
+    if change.decided_by:
+        people[change.decided_by.pk] = change.decided_by
+    _tell(people.values(), change, Notice.Kind.FAILED)
+
+
+def _tell(people: Iterable[User], change: ModeChange, kind: Notice.Kind) -> None:
+    now = timezone.now()
+    number = Notice.objects.filter(change=change, kind=kind).count()
+    wishes = NoticeWish.objects.in_bulk()
+    for user in people:
+        wish = wishes.get(user.pk) or NoticeWish(user=user)
+        wants = wish.mail_waiting if kind == Notice.Kind.WAITING else wish.mail_failed
+        Notice.objects.create(
+            user=user,
+            change=change,
+            kind=kind,
+            number=number,
+            created_at=now,
+            mail_due=now if wants and user.email else None,
+        )
+
+
+def send_due() -> int:
+    """Send the e-mails that are due, each by one worker; return how many were sent. A failed one is tried later."""
+    sent = 0
+    for notice in Notice.objects.filter(mail_due__lte=timezone.now()).select_related("user", "change__pool__cluster"):
+        claimed = Notice.objects.filter(pk=notice.pk, mail_due=notice.mail_due).update(
+            mail_due=timezone.now() + CLAIM * 2**notice.mail_tries, mail_tries=F("mail_tries") + 1
+        )
+        if not claimed:
+            continue
+        if not is_current(notice) or not notice.user.is_active:
+            Notice.objects.filter(pk=notice.pk).update(mail_due=None)
+            continue
+        subject, body = text(notice)
+        try:
+            send_mail(subject, body, settings.DEFAULT_FROM_EMAIL, [notice.user.email])
+        except (SMTPException, OSError) as error:
+            logger.warning("The notice %s was not mailed: %s", notice.pk, error)
+            if notice.mail_tries + 1 >= MOST_TRIES:
+                Notice.objects.filter(pk=notice.pk).update(mail_due=None)
+            continue
+        Notice.objects.filter(pk=notice.pk).update(mail_due=None, mailed_at=timezone.now())
+        sent += 1
+    return sent
+
+
+def is_current(notice: Notice) -> bool:
+    """Tell whether what a notice says is still so."""
+    state = State(notice.change.state)
+    return state is (State.PENDING if notice.kind == Notice.Kind.WAITING else State.FAILED)
+
+
+def text(notice: Notice) -> tuple[str, str]:
+    """Return subject and body of a notice. The reason is a person's text; no pod is named."""
+    change = notice.change
+    values = {
+        "pool": change.pool.name,
+        "cluster": change.pool.cluster.name,
+        "mode": change.target_mode,
+        "who": change.requested_by.get_username(),
+        "reason": change.reason,
+        "note": change.note,
+        "link": f"{settings.GPUPOOLS_PUBLIC_URL.rstrip('/')}/changes/{change.pk}/",
+    }
+    if notice.kind == Notice.Kind.WAITING:
+        subject = _("%(pool)s on %(cluster)s: a change to %(mode)s waits for your decision") % values
+        body = _("%(who)s asks for it: %(reason)s\n\nRead what it does and decide: %(link)s\n") % values
+    else:
+        subject = _("%(pool)s on %(cluster)s: the change to %(mode)s failed") % values
+        body = _("%(note)s\n\nTry it again, roll it back or give it up: %(link)s\n") % values
+    return " ".join(subject.split()), body
+
+
+def unseen(actor: Actor) -> int:
+    """Return how many failed changes somebody was told of and has not looked at."""
+    if actor.user is None:
+        return 0
+    open_states = [state.value for state in OPEN]
+    rows = Notice.objects.filter(user=actor.user, kind=Notice.Kind.FAILED, seen_at=None)
+    return rows.filter(change__state__in=open_states).values("change").distinct().count()
+
+
+def see(actor: Actor, change: ModeChange) -> None:
+    """Note that somebody has looked at a change."""
+    if actor.user is not None:
+        Notice.objects.filter(user=actor.user, change=change, seen_at=None).update(seen_at=timezone.now())
+
+
+def wish_of(actor: Actor) -> NoticeWish:
+    """Return what somebody wants e-mail about."""
+    found = NoticeWish.objects.filter(user=actor.user_id).first()
+    return found or NoticeWish(user=actor.user)
+
+
+def wish(actor: Actor, *, mail_waiting: bool, mail_failed: bool) -> NoticeWish:
+    """Keep what somebody wants e-mail about."""
+    row, _made = NoticeWish.objects.update_or_create(
+        user=actor.user, defaults={"mail_waiting": mail_waiting, "mail_failed": mail_failed}
+    )
+    return row
