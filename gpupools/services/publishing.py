@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from asgiref.sync import async_to_sync
 from channels.layers import get_channel_layer
 from redis.exceptions import RedisError
 
-from gpupools.domain import allocation as ledger
 from gpupools.domain.gpus import GpuNode, NodeAllocation, Picture, Pod, Workload
+from gpupools.domain.ledger import Ledger
 from gpupools.models import Cluster, NodePool
 from gpupools.services import drift, leases, pictures
 from gpupools.services.bell import cluster_group
@@ -57,7 +57,7 @@ class Publisher:
     cluster: Cluster
     lease: leases.Lease
     sequence: int = 0
-    _folds: dict[str, NodeAllocation] = field(default_factory=dict)
+    _ledger: Ledger = field(default_factory=Ledger)
     _rows: dict[str, NodeRow] = field(default_factory=dict)
     _owed: set[str] = field(default_factory=set)
     _pools: dict[str, NodePool] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Publisher:
         copy = Copy(picture.nodes, picture.pods, picture.workloads, picture.taken_at)
         self.sequence = picture.sequence
         self._read_pools()
-        self._fold(copy, None)
+        self._ledger.follow(copy.nodes, copy.pods)
         self._rows = self._all_rows(copy)
         self._is_new = False
 
@@ -83,7 +83,7 @@ class Publisher:
         """
         self._owed |= {node.name for node in copy.nodes} | set(self._folds) if touched is None else set(touched)
         stale = self._read_pools()
-        self._fold(copy, None if self._is_new else self._owed)
+        self._owed |= self._ledger.follow(copy.nodes, copy.pods)
         rows = self._all_rows(copy) if stale or self._is_new else self._some_rows(copy)
         # A new epoch makes every page ask for the whole anyway.
         news, gone = ([], []) if self._is_new else changed(self._rows, rows)
@@ -131,15 +131,9 @@ class Publisher:
     def _pools_are_due(self) -> bool:
         return time.monotonic() - self._pools_read_at >= POOLS_SECONDS
 
-    def _fold(self, copy: Copy, names: Iterable[str] | None) -> None:
-        wanted = {node.name for node in copy.nodes} if names is None else set(names)
-        folds = ledger.fold_all(
-            [node for node in copy.nodes if node.name in wanted],
-            [pod for pod in copy.pods if pod.node in wanted],
-        )
-        there = {node.name for node in copy.nodes}
-        kept = {name: fold for name, fold in self._folds.items() if name in there and name not in wanted}
-        self._folds = kept | folds
+    @property
+    def _folds(self) -> Mapping[str, NodeAllocation]:
+        return self._ledger.allocations
 
     def _row(self, node: GpuNode) -> NodeRow:
         pool = self._pools.get(node.labels.get(drift.pool_label(self.cluster), ""))
