@@ -19,7 +19,7 @@ from gpupools.domain.modes import TOPOLOGY_GPU, PlacementPolicy
 from gpupools.domain.states import node_state, node_states, take
 from gpupools.domain.validation import ack_problems, invalid_text, validate_ask
 from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict
-from gpupools.domain.wishes import prefilter, wish
+from gpupools.domain.wishes import PLACEMENT_LABELS, prefilter, wish
 
 __all__ = [
     "Fleet",
@@ -191,8 +191,9 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def _key(ask: Ask) -> bytes:
-    """Return what makes two asks the same question: everything but the pod's name."""
-    return _encoder.encode(msgspec.structs.replace(ask, name=""))
+    """Return what makes two asks the same question: neither the pod's name nor labels that no rule reads."""
+    labels = {key: value for key, value in ask.labels.items() if key in PLACEMENT_LABELS}
+    return _encoder.encode(msgspec.structs.replace(ask, name="", namespace="", labels=labels))
 
 
 class _Question:

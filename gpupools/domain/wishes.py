@@ -25,6 +25,19 @@ GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
 GANG_SIZE_LABEL = "pod-group.scheduling.sigs.k8s.io/min-available"
 NODE_NAME_FIELD = "metadata.name"
 
+# The labels of a pod that any rule of placement reads.
+PLACEMENT_LABELS = frozenset(
+    {
+        SHARE_COUNT_LABEL,
+        WHOLE_DEVICE_LABEL,
+        TOPOLOGY_GROUP_LABEL,
+        TOPOLOGY_REPLICA_LABEL,
+        TOPOLOGY_TTL_LABEL,
+        GANG_LABEL,
+        GANG_SIZE_LABEL,
+    }
+)
+
 # kube-scheduler looks at these first, then at everything else.
 _FIRST = {CPU: 0, "memory": 1, "ephemeral-storage": 2}
 
