@@ -156,7 +156,14 @@ def _admit_pod(row: Kind, pod: Object, priority_of: PriorityOf) -> None:
     if found is None and name:
         why = f"no PriorityClass with name {name} was found"
         raise forbidden(row, pod["metadata"].get("name", ""), why)
-    spec["priority"] = found.get("value", 0) if found else 0
+    priority = found.get("value", 0) if found else 0
+    if spec.get("priority") not in (None, priority):
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec; priority admission "
+            f"controller computed {priority} from the given PriorityClass name"
+        )
+        raise forbidden(row, pod["metadata"].get("name", ""), why)
+    spec["priority"] = priority
     spec.setdefault("preemptionPolicy", (found or {}).get("preemptionPolicy", "PreemptLowerPriority"))
     if found and not name:
         spec["priorityClassName"] = found["metadata"]["name"]

@@ -102,16 +102,18 @@ def conflict(kind: Kind, name: str, why: str = "") -> ApiError:
 def invalid(kind: Kind, name: str, causes: Sequence[Cause]) -> ApiError:
     """422: the object breaks rules; several causes are joined as the API server joins them."""
     said = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+    # The text names each problem once, however many causes there are.
+    said = list(dict.fromkeys(said))
     text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
     details = _details(kind, name)
     details["kind"] = kind.kind
     return ApiError(422, "Invalid", f'{kind.kind_and_group} "{name}" is invalid: {text}', causes, details=details)
 
 
-def forbidden(kind: Kind, name: str, why: str) -> ApiError:
+def forbidden(kind: Kind, name: str, why: str, causes: Sequence[Cause] = ()) -> ApiError:
     """403: understood, not allowed."""
     named = f'{kind.resource} "{name}"' if name else kind.resource
-    return ApiError(403, "Forbidden", f"{named} is forbidden: {why}", details=_details(kind, name))
+    return ApiError(403, "Forbidden", f"{named} is forbidden: {why}", causes, details=_details(kind, name))
 
 
 def bad_request(message: str) -> ApiError:

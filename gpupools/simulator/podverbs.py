@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
-from gpupools.simulator.errors import ApiError, bad_request, conflict
-from gpupools.simulator.kinds import KINDS, Object
+from gpupools.simulator.errors import ApiError, Cause, bad_request
+from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import Line, LogBook
 from gpupools.simulator.store import Store
 from gpupools.simulator.values import parse_time, stamp
@@ -19,11 +19,11 @@ _SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Suc
 def bind(store: Store, namespace: str, name: str, node: str, annotations: dict[str, str] | None = None) -> Object:
     """Bind a pod to a node, adding annotations in the same write; 409 when it is bound or being deleted."""
     pod = store.stored("Pod", namespace, name).object
-    row, meta, spec, status = KINDS["Pod"], pod["metadata"], pod["spec"], pod.get("status") or {}
+    meta, spec, status = pod["metadata"], pod["spec"], pod.get("status") or {}
     if meta.get("deletionTimestamp"):
-        raise conflict(row, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise _not_bound(name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        raise conflict(row, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        raise _not_bound(name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     others = [entry for entry in status.get("conditions") or () if entry.get("type") != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled",
@@ -43,6 +43,15 @@ def bind(store: Store, namespace: str, name: str, node: str, annotations: dict[s
     ).object
 
 
+def _not_bound(name: str, why: str) -> ApiError:
+    return ApiError(
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on pods/binding "{name}": {why}',
+        details={"name": name, "kind": "pods/binding"},
+    )
+
+
 class PodVerbs:
     """The pod subresources that are not plain writes."""
 
@@ -52,6 +61,9 @@ class PodVerbs:
 
     def answer(self, verb: str, request: Request, target: Target) -> Response | Stream:
         """Answer a request to ``binding``, ``eviction`` or ``log``."""
+        if target.subresource in ("attach", "exec"):
+            # Those are spoken over WebSocket and arrive elsewhere; SPDY, the older way, is not served.
+            raise bad_request("Upgrade request required: the embedded cluster serves exec over WebSocket only")
         wanted = "get" if target.subresource == "log" else "create"
         if verb != wanted:
             raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
@@ -63,7 +75,8 @@ class PodVerbs:
         binding = request.object()
         node = (binding.get("target") or {}).get("name", "")
         if not node:
-            raise bad_request("target.name: Required value")
+            # The real server gives this one without a reason.
+            raise ApiError(500, "", "target.name: Required value")
         annotations = (binding.get("metadata") or {}).get("annotations") or {}
         if request.dry_run:
             self._store.stored("Pod", target.namespace, target.name)
@@ -75,7 +88,7 @@ class PodVerbs:
         eviction = request.object()
         name = (eviction.get("metadata") or {}).get("name", target.name)
         if name != target.name:
-            raise bad_request(f"name in URL does not match name in Eviction object: {name} != {target.name}")
+            raise bad_request("name in URL does not match name in Eviction object")
         options = eviction.get("deleteOptions") or {}
         preconditions = options.get("preconditions") or {}
         dry_run = request.dry_run or options.get("dryRun") == ["All"]
@@ -112,7 +125,8 @@ class PodVerbs:
 
     def _log(self, request: Request, target: Target) -> Response | Stream:
         pod = self._store.stored("Pod", target.namespace, target.name).object
-        container = _container(pod, request.query.get("container", ""))
+        _check_log_options(request, target)
+        container = container_of(pod, request.query.get("container", ""))
         uid, previous = pod["metadata"]["uid"], request.flag("previous")
         if previous and not self._logbook.has(uid, container, previous=True):
             raise bad_request(f'previous terminated container "{container}" in pod "{target.name}" not found')
@@ -170,7 +184,7 @@ class PodVerbs:
                 raise bad_request(f'container "{container}" in pod "{name}" is {why}')
 
 
-def _container(pod: Object, wanted: str) -> str:
+def container_of(pod: Object, wanted: str) -> str:
     """Return the container whose log is meant; 400 when it is not there, or when there are several to choose from."""
     spec, name = pod.get("spec", {}), pod["metadata"]["name"]
     names = [entry["name"] for entry in spec.get("containers") or ()]
@@ -185,6 +199,27 @@ def _container(pod: Object, wanted: str) -> str:
     if init:
         text += f" or one of the init containers: [{' '.join(init)}]"
     raise bad_request(text)
+
+
+def _check_log_options(request: Request, target: Target) -> None:
+    """Refuse (422) numbers that cannot be, and two moments to start from."""
+    causes: list[Cause] = []
+    for field, least, text in (
+        ("tailLines", 0, "must be greater than or equal to 0"),
+        ("limitBytes", 1, "must be greater than 0"),
+        ("sinceSeconds", 1, "must be greater than 0"),
+    ):
+        number = request.number(field)
+        if number is not None and number < least:
+            causes.append(Cause("FieldValueInvalid", field, f"Invalid value: {number}: {text}"))
+    if request.query.get("sinceSeconds") and request.query.get("sinceTime"):
+        text = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"
+        causes.append(Cause("FieldValueForbidden", "", text))
+    if causes:
+        said = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
+        text = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+        details = {"name": target.name, "kind": "PodLogOptions"}
+        raise ApiError(422, "Invalid", f'PodLogOptions "{target.name}" is invalid: {text}', causes, details=details)
 
 
 def _text(lines: list[Line], *, timestamps: bool) -> bytes:

@@ -242,12 +242,17 @@ class Store:
         name = given.get("name", "")
         before = self.stored(kind, given["namespace"] if row.namespaced else "", name)
         old = before.object
-        if given.get("resourceVersion") and given["resourceVersion"] != old["metadata"]["resourceVersion"]:
-            raise errors.conflict(row, name)
         if given.get("uid") and given["uid"] != old["metadata"]["uid"]:
             found = old["metadata"]["uid"]
-            why = f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found}"
-            raise errors.conflict(row, name, why)
+            place = "/".join(("/registry", row.plural, *((given["namespace"],) if row.namespaced else ()), name))
+            raise errors.conflict(
+                row,
+                name,
+                f"StorageError: invalid object, Code: 4, Key: {place}, ResourceVersion: 0, AdditionalErrorMsg: "
+                f"Precondition failed: UID in precondition: {given['uid']}, UID in object meta: {found}",
+            )
+        if given.get("resourceVersion") and given["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            raise errors.conflict(row, name)
         new = merged_for_update(row, new, old, subresource)
         defaults.for_update(row, new, old)
         validation.check_update(row, new, old, subresource)
@@ -319,7 +324,10 @@ class Store:
             raise errors.not_found(KINDS["Namespace"], key[0])
         if namespace.object["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {key[0]} because it is being terminated"
-            raise errors.forbidden(row, key[1], why)
+            cause = errors.Cause(
+                "NamespaceTerminating", "metadata.namespace", f"namespace {key[0]} is being terminated"
+            )
+            raise errors.forbidden(row, key[1], why, [cause])
 
     def _put(self, row: Kind, new: Object, before: Stored | None) -> Stored:
         self.version += 1

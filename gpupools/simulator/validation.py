@@ -5,10 +5,10 @@ Works on objects whose defaults are filled in; raises one 422 that names everyth
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from gpupools.simulator import names
+from gpupools.simulator import defaults, names
 from gpupools.simulator.errors import ApiError, Cause, invalid
 from gpupools.simulator.kinds import Kind, Object
 from gpupools.simulator.problems import (
@@ -70,10 +70,6 @@ def _check_metadata(row: Kind, obj: Object, problems: Problems) -> None:
         found = names.label_problems(name) if row.kind in _LABEL_NAMED else names.subdomain_problems(name)
         problems.extend(wrong("metadata.name", name, text) for text in found)
     check_labels(meta.get("labels"), "metadata.labels", problems)
-    for index, owner in enumerate(meta.get("ownerReferences") or ()):
-        for field in ("apiVersion", "kind", "name", "uid"):
-            if not owner.get(field):
-                problems.add(required(f"metadata.ownerReferences[{index}].{field}", "must not be empty"))
     notes = meta.get("annotations")
     if notes is not None and not isinstance(notes, dict):
         problems.add(wrong("metadata.annotations", notes, "must be a map"))
@@ -85,6 +81,46 @@ def _check_metadata(row: Kind, obj: Object, problems: Problems) -> None:
         if size > ANNOTATIONS_LIMIT_BYTES:
             text = f"Too long: may not be more than {ANNOTATIONS_LIMIT_BYTES} bytes"
             problems.add(Cause("FieldValueTooLong", "metadata.annotations", text))
+    _check_owners(meta.get("ownerReferences") or (), problems)
+    _check_finalizers(meta.get("finalizers") or [], problems)
+
+
+_STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+
+
+def _check_owners(owners: Iterable[Object], problems: Problems) -> None:
+    where, controllers = "metadata.ownerReferences", []
+    for owner in owners:
+        for field, text in (
+            ("apiVersion", "version must not be empty"),
+            ("kind", "kind must not be empty"),
+            ("name", "name must not be empty"),
+            ("uid", "uid must not be empty"),
+        ):
+            if not owner.get(field):
+                problems.add(wrong(f"{where}.{field}", owner.get(field) or "", text))
+        if (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Event"):
+            problems.add(wrong(where, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        text = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        problems.add(wrong(where, list(owners), text))
+
+
+def _check_finalizers(finalizers: list[str], problems: Problems) -> None:
+    where = "metadata.finalizers"
+    for finalizer in finalizers:
+        problems.extend(wrong(where, finalizer, text) for text in names.key_problems(finalizer))
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        problems.add(wrong(where, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            problems.add(wrong(f"{where}[{index}]", finalizer, text))
 
 
 def _map(holder: Any, key: str) -> Object:
@@ -176,7 +212,8 @@ def _check_node(node: Object, problems: Problems) -> None:
     taints = _map(node, "spec").get("taints") or []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(taints):
-        path = f"spec.taints[{index}]"
+        # Where the API server says that they are.
+        path = f"metadata.taints[{index}]"
         key, effect, value = taint.get("key", ""), taint.get("effect", ""), taint.get("value", "")
         problems.extend(wrong(f"{path}.key", key, text) for text in names.key_problems(key))
         problems.extend(wrong(f"{path}.value", value, text) for text in names.value_problems(value))
@@ -208,6 +245,61 @@ def _check_config_map(config_map: Object, problems: Problems) -> None:
             problems.extend(wrong(f"{field}[{key}]", key, text) for text in texts)
     for key in sorted(data.keys() & binary.keys()):
         problems.add(wrong(f"data[{key}]", key, "duplicate of key present in binaryData"))
+    if _size(data) + _size(binary) > _DATA_LIMIT_BYTES:
+        problems.add(Cause("FieldValueTooLong", "", f"Too long: may not be more than {_DATA_LIMIT_BYTES} bytes"))
+
+
+_DATA_LIMIT_BYTES = 1024 * 1024
+# Types of Secrets and the keys that they cannot do without.
+_SECRET_KEYS = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+
+
+def _size(data: Object) -> int:
+    return sum(len(str(value).encode()) for value in data.values())
+
+
+def _check_secret(secret: Object, problems: Problems) -> None:
+    data = _map(secret, "data")
+    for key in data:
+        problems.extend(wrong(f"data[{key}]", key, text) for text in names.config_key_problems(key))
+    if _size(data) * 3 // 4 > _DATA_LIMIT_BYTES:
+        text = f"Too long: may not be more than {_DATA_LIMIT_BYTES} bytes"
+        problems.add(Cause("FieldValueTooLong", "data", text))
+    for key in _SECRET_KEYS.get(secret.get("type", ""), ()):
+        if key not in data:
+            problems.add(required(f"data[{key}]"))
+
+
+def _check_lease(lease: Object, problems: Problems) -> None:
+    spec = _map(lease, "spec")
+    seconds, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    if seconds is not None and seconds <= 0:
+        problems.add(wrong("spec.leaseDurationSeconds", seconds, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        problems.add(wrong("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
+
+
+_USER_PRIORITY_LIMIT = 1_000_000_000
+_POLICIES = ("Never", "PreemptLowerPriority")
+
+
+def _check_priority_class(priority_class: Object, problems: Problems) -> None:
+    name, value = str(priority_class["metadata"].get("name", "")), priority_class.get("value", 0)
+    if name.startswith("system-"):
+        if defaults.BORN_PRIORITIES.get(name) != value:
+            text = "priority class names with 'system-' prefix are reserved for system use only"
+            problems.add(forbidden("metadata.name", f"{text}. error: {name} is not a known system priority class"))
+    elif isinstance(value, int) and value > _USER_PRIORITY_LIMIT:
+        text = f"maximum allowed value of a user defined priority is {_USER_PRIORITY_LIMIT}"
+        problems.add(forbidden("value", text))
+    policy = priority_class.get("preemptionPolicy")
+    if policy not in _POLICIES:
+        problems.add(unsupported("preemptionPolicy", policy, _POLICIES))
 
 
 def _check_immutable_data(new: Object, old: Object, problems: Problems) -> None:
@@ -226,6 +318,7 @@ def _check_config_map_update(new: Object, old: Object, problems: Problems) -> No
 
 
 def _check_secret_update(new: Object, old: Object, problems: Problems) -> None:
+    _check_secret(new, problems)
     if new.get("type") != old.get("type"):
         problems.add(immutable("type", new.get("type")))
     _check_immutable_data(new, old, problems)
@@ -249,14 +342,18 @@ _CHECKS: dict[str, Callable[[Object, Problems], None]] = {
     "DaemonSet": _check_daemonset,
     "Event": _check_event,
     "Job": _check_job,
+    "Lease": _check_lease,
     "Node": _check_node,
     "Pod": check_pod,
+    "PriorityClass": _check_priority_class,
+    "Secret": _check_secret,
 }
 
 _UPDATE_CHECKS: dict[str, Callable[[Object, Object, Problems], None]] = {
     "ConfigMap": _check_config_map_update,
     "DaemonSet": _check_daemonset_update,
     "Job": _check_job_update,
+    "Lease": lambda new, _, problems: _check_lease(new, problems),
     "Node": _check_node_update,
     "Pod": check_pod_update,
     "PriorityClass": _check_priority_class_update,

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from gpupools.simulator import eventviews, ownership, patches
-from gpupools.simulator.errors import ApiError, Cause, bad_request, conflict, invalid, not_found, refuse_options
+from gpupools.simulator.errors import (
+    ApiError,
+    Cause,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    refuse_options,
+)
 from gpupools.simulator.journal import Stored
 from gpupools.simulator.kinds import KINDS, Object
 from gpupools.simulator.presenting import Presenter
@@ -21,6 +30,8 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
 _POLICIES = ("Foreground", "Background", "Orphan")
+# Namespaces that the API server keeps whatever anybody says.
+_IMMORTAL = frozenset(("default", "kube-public", "kube-system"))
 # Kinds that a PUT creates where there is none, and kinds that are never replaced without a resourceVersion.
 _MADE_BY_PUT = frozenset(("Event", "Lease"))
 _NEVER_BLIND = frozenset(("Lease",))
@@ -172,6 +183,9 @@ class Writer:
         request.check_options()
         options = _delete_options(request)
         preconditions = options.get("preconditions") or {}
+        if target.row.kind == "Namespace" and target.name in _IMMORTAL:
+            raise forbidden(target.row, target.name, "this namespace may not be deleted")
+        self._check_preconditions(target, preconditions)
         last, gone = self._store.delete(
             target.row.kind,
             target.namespace,
@@ -188,6 +202,27 @@ class Writer:
         # "Not yet": said only to those who asked in the old way for dependents to go too.
         status = 202 if not gone and options.get("orphanDependents") is False else 200
         return Response(presenter.one(Stored(target.row, last)), status)
+
+    def _check_preconditions(self, target: Target, preconditions: Object) -> None:
+        """Raise 409 when the object is not the one that was meant; the store looks again, with the same result."""
+        meta = self._store.stored(target.row.kind, target.namespace, target.name).object["metadata"]
+        for field, what, hint in (
+            ("uid", "UID", "The object might have been deleted and then recreated"),
+            ("resourceVersion", "ResourceVersion", "The object might have been modified"),
+        ):
+            wanted = preconditions.get(field)
+            if wanted and wanted != meta[field]:
+                raise ApiError(
+                    409,
+                    "Conflict",
+                    f'Operation cannot be fulfilled on {target.row.kind_and_group} "{target.name}": the {what} in the '
+                    f"precondition ({wanted}) does not match the {what} in record ({meta[field]}). {hint}",
+                    details={
+                        **({"group": target.row.group} if target.row.group else {}),
+                        "name": target.name,
+                        "kind": target.row.kind,
+                    },
+                )
 
     def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete everything selected; answer with the list of what was."""

@@ -129,7 +129,7 @@ def test_taints_are_checked(api: client.ApiClient) -> None:
     status, body = call(api, "PATCH", "/api/v1/nodes/gpu-07", patch, MERGE)
     assert status == 422
     assert body["message"] == (
-        'Node "gpu-07" is invalid: spec.taints[0].effect: Unsupported value: "Sometimes": supported values: '
+        'Node "gpu-07" is invalid: metadata.taints[0].effect: Unsupported value: "Sometimes": supported values: '
         '"NoSchedule", "PreferNoSchedule", "NoExecute"'
     )
 

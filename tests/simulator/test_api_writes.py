@@ -193,7 +193,7 @@ def test_status_is_written_through_its_own_door_only(api: client.ApiClient) -> N
 def test_preconditions_hold_a_delete_back(api: client.ApiClient, one: str) -> None:
     status, body = call(api, "DELETE", one, {"preconditions": {"uid": "another"}})
     assert (status, body["reason"]) == (409, "Conflict")
-    assert "Precondition failed: UID in precondition: another" in body["message"]
+    assert "the UID in the precondition (another) does not match the UID in record" in body["message"]
     status, body = call(api, "DELETE", one)
     assert (status, body["status"]) == (200, "Success")
 
