@@ -48,6 +48,8 @@ if GPUPOOLS_SECRET_KEY_IS_TEMPORARY:
     # Good for one process and for commands that sign nothing; a system check refuses it for serving.
     SECRET_KEY = token_urlsafe(50)
 GPUPOOLS_CREDENTIALS_KEY = envsecret("GPUPOOLS_CREDENTIALS_KEY", kept_in=GPUPOOLS_DATA_DIR / "credentials-key")
+# Keys before it, which still read; `manage.py rotatecredentials` writes everything anew with the one above.
+GPUPOOLS_OLD_CREDENTIALS_KEYS = envlist("GPUPOOLS_OLD_CREDENTIALS_KEYS", ())
 
 # Where it is reached.
 DEBUG = envbool("GPUPOOLS_DEBUG", False)
@@ -59,6 +61,11 @@ GPUPOOLS_HTTPS = envbool("GPUPOOLS_HTTPS", False)
 
 # What it does.
 GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS = envbool("GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS", False)
+GPUPOOLS_DENIED_ADDRESSES = envlist("GPUPOOLS_DENIED_ADDRESSES", ())
+GPUPOOLS_ALLOW_INSECURE_TLS = envbool("GPUPOOLS_ALLOW_INSECURE_TLS", False)
+GPUPOOLS_SERVICE_ACCOUNT_DIR = envpath(
+    "GPUPOOLS_SERVICE_ACCOUNT_DIR", Path("/var/run/secrets/kubernetes.io/serviceaccount")
+)
 GPUPOOLS_CLUSTER_TIMEOUT_SECONDS = envint("GPUPOOLS_CLUSTER_TIMEOUT_SECONDS", 10, lowest=1, highest=120)
 GPUPOOLS_POLL_SECONDS = envint("GPUPOOLS_POLL_SECONDS", 15, lowest=2, highest=3600)
 GPUPOOLS_CHANGE_EXPIRY_HOURS = envint("GPUPOOLS_CHANGE_EXPIRY_HOURS", 24, lowest=1, highest=24 * 90)

@@ -330,6 +330,8 @@ def _refusal(error: AlibabaCloudException, missing: str) -> ConsoleError:
 
 def _unreachable(error: Exception) -> Unreachable:
     inner = getattr(error, "inner_exception", None) or error
+    if isinstance(inner, Unreachable):  # a RAM role's credentials could not be had
+        return inner
     if isinstance(inner, RetryError):
         return Unreachable("ACK's OpenAPI did not answer.")
     return _unreadable()

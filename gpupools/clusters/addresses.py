@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 
 from gpupools.errors import Invalid, Unreachable
 
@@ -21,9 +22,11 @@ _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 ALLOWED = "the address of a Kubernetes API server on another machine"
 
 
-def why_forbidden(address: Address, *, allow_loopback: bool) -> str:
-    """Say why no cluster may live at this address, or nothing."""
+def why_forbidden(address: Address, *, allow_loopback: bool, denied: Iterable[str] = ()) -> str:
+    """Say why no cluster may live at this address, or nothing. ``denied``: networks that a setting forbids."""
     address = _inner(address)
+    if network := next((text for text in denied if _within(address, text)), ""):
+        return f"in {network}, which this console's settings deny"
     if address in METADATA:
         return "a cloud metadata address"
     if address.is_link_local:
@@ -35,6 +38,20 @@ def why_forbidden(address: Address, *, allow_loopback: bool) -> str:
     if address.is_multicast or address.is_reserved:
         return "a multicast or reserved address"
     return ""
+
+
+def _within(address: Address, text: str) -> bool:
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        return False  # a host name
+    return address.version == network.version and address in network
+
+
+def is_denied(host: str, denied: Iterable[str]) -> bool:
+    """Tell whether a setting denies a host by its name, or the domain that it is in (``.example.com``)."""
+    name = host.rstrip(".").lower()
+    return any(name == text.lower() or (text.startswith(".") and name.endswith(text.lower())) for text in denied)
 
 
 def _inner(address: Address) -> Address:
@@ -49,14 +66,17 @@ def _inner(address: Address) -> Address:
     return address
 
 
-def check_host(host: str, port: int, *, field: str, allow_loopback: bool) -> None:
+def check_host(host: str, port: int, *, field: str, allow_loopback: bool, denied: Iterable[str] = ()) -> None:
     """Refuse a host that is, or resolves to, an address where no cluster may live.
 
     Loopback is allowed to who names it; a name that merely leads there is not loopback in anybody's mind.
     Raises Invalid on ``field``, and Unreachable when the name does not resolve now.
     """
+    if is_denied(host, denied):
+        message = f"The console does not connect to {host}: its settings deny it."
+        raise Invalid.field(field, message, code="forbidden-address", found=host, allowed=ALLOWED)
     for address in _addresses(host, port, field):
-        reason = why_forbidden(address, allow_loopback=allow_loopback and is_loopback(host))
+        reason = why_forbidden(address, allow_loopback=allow_loopback and is_loopback(host), denied=denied)
         if reason:
             shown = host if host == str(address) else f"{host} ({address})"
             raise Invalid.field(

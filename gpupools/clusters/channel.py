@@ -27,6 +27,7 @@ from kubernetes.client.exceptions import ApiException
 
 from gpupools.clusters.addresses import is_loopback, why_forbidden
 from gpupools.clusters.port import Connection
+from gpupools.clusters.tokenfile import token_in
 from gpupools.errors import Conflict, ConsoleError, Invalid, Refused, Unreachable
 
 JSON = "application/json"
@@ -67,6 +68,9 @@ def tls_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLC
         raise _bad_data("kubeconfig.cluster.certificate-authority-data", "it holds no certificate") from None
     # Python 3.13 asks for X.509 extensions that the CAs of many clusters do not carry.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     certificate = _pem(user, "client-certificate-data", "kubeconfig.user")
     key = _pem(user, "client-key-data", "kubeconfig.user")
     if certificate and key:
@@ -113,10 +117,12 @@ def _bad_data(field: str, reason: str) -> Invalid:
 class _CheckedConnection(urllib3.connection.HTTPSConnection):
     """Looks at the address that it really reached: a host name may resolve otherwise than when it was checked."""
 
+    denied: tuple[str, ...] = ()
+
     def _new_conn(self) -> socket.socket:
         sock = super()._new_conn()
         address = ipaddress.ip_address(sock.getpeername()[0])
-        reason = why_forbidden(address, allow_loopback=is_loopback(self.host))
+        reason = why_forbidden(address, allow_loopback=is_loopback(self.host), denied=self.denied)
         if reason:
             sock.close()
             raise Refused(
@@ -125,8 +131,9 @@ class _CheckedConnection(urllib3.connection.HTTPSConnection):
         return sock
 
 
-class _CheckedPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = _CheckedConnection
+def _checked_pool(denied: tuple[str, ...]) -> type[urllib3.HTTPSConnectionPool]:
+    connection = type("_DenyingConnection", (_CheckedConnection,), {"denied": denied})
+    return type("_CheckedPool", (urllib3.HTTPSConnectionPool,), {"ConnectionCls": connection})
 
 
 class Channel:
@@ -141,9 +148,19 @@ class Channel:
         configuration = Configuration(host=connection.server, retries=_NO_RETRIES, connection_pool_maxsize=8)
         configuration.keep_alive = True  # finds dead peers below a watch that is silent by right
         configuration.tls_server_name = cluster.get("tls-server-name") or None
+        if cluster.get("insecure-skip-tls-verify"):  # by setting alone, and said on the cluster's page
+            configuration.verify_ssl = False
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         if is_loopback(urlsplit(connection.server).hostname or ""):
             configuration.proxy = None  # a proxy of the environment cannot reach this machine's loopback
-        if user.get("token"):
+        if path := user.get("tokenFile"):  # a service account's own, replaced by the kubelet before it ends
+
+            def refresh(current: Configuration) -> None:
+                current.api_key["BearerToken"] = f"Bearer {token_in(path)}"
+
+            refresh(configuration)
+            configuration.refresh_api_key_hook = refresh
+        elif user.get("token"):
             configuration.api_key["BearerToken"] = f"Bearer {user['token']}"
         self._api = ApiClient(configuration)
         self._api.user_agent = "gpupools-console"
@@ -154,7 +171,8 @@ class Channel:
             manager = self._api.rest_client.pool_manager
             manager.connection_pool_kw["ssl_context"] = tls_context(cluster, user)
             if manager.proxy is None:  # behind a proxy of the environment it is the proxy that resolves names
-                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": _CheckedPool}
+                checked = _checked_pool(connection.denied)
+                manager.pool_classes_by_scheme = {**manager.pool_classes_by_scheme, "https": checked}
 
     def close(self) -> None:
         """Close the idle connections."""

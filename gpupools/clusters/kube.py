@@ -18,6 +18,7 @@ from gpupools.clusters.channel import APPLY_PATCH, MERGE_PATCH, Channel, Query
 from gpupools.clusters.listing import list_all
 from gpupools.clusters.port import ApplyResult, Connection
 from gpupools.domain import wire
+from gpupools.domain.abilities import Ability, Grant, abilities
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import FIELD_MANAGER, OP_LABEL
 from gpupools.domain.reports import CardReport, by_node, with_reports
@@ -37,6 +38,25 @@ class _Version(msgspec.Struct, rename="camel"):
 class _Review(msgspec.Struct):
     class Verdict(msgspec.Struct):
         allowed: bool = False
+
+    status: Verdict = msgspec.field(default_factory=Verdict)
+
+
+class _Rule(msgspec.Struct, rename="camel"):
+    verbs: list[str] | None = None
+    api_groups: list[str] | None = None
+    resources: list[str] | None = None
+    resource_names: list[str] | None = None
+
+    def grant(self) -> Grant:
+        parts = (self.verbs, self.api_groups, self.resources, self.resource_names)
+        return Grant(*(tuple(part or ()) for part in parts))
+
+
+class _Rules(msgspec.Struct):
+    class Verdict(msgspec.Struct, rename="camel"):
+        resource_rules: list[_Rule] | None = None
+        incomplete: bool = False
 
     status: Verdict = msgspec.field(default_factory=Verdict)
 
@@ -111,10 +131,12 @@ class KubeClient:
 
     def may(self, verb: str, group: str, resource: str) -> bool:
         """Ask whether our identity may do something cluster-wide; a server without that API counts as allowed."""
+        plural, _, part = resource.partition("/")
+        wanted = {"verb": verb, "group": group, "resource": plural, **({"subresource": part} if part else {})}
         body = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {"verb": verb, "group": group, "resource": resource}},
+            "spec": {"resourceAttributes": wanted},
         }
         try:
             data = self._channel.request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
@@ -123,6 +145,22 @@ class KubeClient:
                 return True
             raise
         return _decode(data, _Review).status.allowed
+
+    def abilities(self) -> list[Ability]:
+        """Ask what our identity may do, and return which functions of the console that leaves.
+
+        The review names the rights in one namespace, and those in the whole cluster with them: what it names is asked
+        again where it may be the namespace's alone, and so is what an incomplete review does not name.
+        """
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectRulesReview",
+            "spec": {"namespace": "kube-system"},
+        }
+        path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        verdict = _decode(self._channel.request("POST", path, body=body), _Rules).status
+        grants = [rule.grant() for rule in verdict.resource_rules or ()]
+        return abilities(grants, ask=(lambda need: self.may(*need)) if verdict.incomplete else None)
 
     # -- Writing
 

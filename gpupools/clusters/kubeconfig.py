@@ -39,6 +39,8 @@ def parse(
     *,
     context: str = "",
     allow_loopback: bool,
+    allow_insecure: bool = False,
+    denied: tuple[str, ...] = (),
     timeout_seconds: float = 10.0,
     ack: AckAccess | None = None,
 ) -> Connection:
@@ -55,14 +57,16 @@ def parse(
     chosen = _body(entries["contexts"][name], "context")
     cluster = _named(entries["clusters"], chosen, "cluster", name)
     user = _named(entries["users"], chosen, "user", name)
-    kept_cluster, server = _cluster(cluster, allow_loopback)
+    kept_cluster, server = _cluster(cluster, allow_loopback, allow_insecure)
     kept_user = _user(user)
     if server.scheme == "https":
         tls_context(kept_cluster, kept_user)
     if ack is not None:
-        check_ack(ack, allow_loopback=allow_loopback)
+        check_ack(ack, allow_loopback=allow_loopback, denied=denied)
     port = server.port or (443 if server.scheme == "https" else 80)
-    check_host(server.hostname or "", port, field="kubeconfig.cluster.server", allow_loopback=allow_loopback)
+    check_host(
+        server.hostname or "", port, field="kubeconfig.cluster.server", allow_loopback=allow_loopback, denied=denied
+    )
     minimal = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -77,19 +81,17 @@ def parse(
         context=name,
         ack=ack,
         timeout_seconds=timeout_seconds,
+        denied=denied,
     )
 
 
-def check_ack(ack: AckAccess, *, allow_loopback: bool) -> None:
+def check_ack(ack: AckAccess, *, allow_loopback: bool, denied: tuple[str, ...] = ()) -> None:
     """Check the parts of an ACK access that become host names and paths. Raises Invalid on ``ack.<key>``."""
     if not _REGION.fullmatch(ack.region):
         _refuse("ack.region", "This is not a region.", "bad-region", "a region such as cn-hangzhou", ack.region)
     if not _ID.fullmatch(ack.cluster_id):
         _refuse("ack.cluster_id", "This is not a cluster id.", "bad-id", "the id on ACK's page", ack.cluster_id)
-    if not ack.access_key_id.isascii() or not ack.access_key_id.isalnum():
-        _refuse("ack.access_key_id", "This is not an AccessKey id.", "bad-id", "letters and digits")
-    if not ack.secret or not ack.secret.isascii() or not ack.secret.isprintable() or " " in ack.secret:
-        _refuse("ack.secret", "The AccessKey secret is missing or damaged.", "bad-secret", "the secret as given")
+    _check_identity(ack)
     if not ack.endpoint:
         if ack.protocol != "https":
             _refuse("ack.protocol", "ACK is spoken to over https only.", "not-https", "https", ack.protocol)
@@ -98,7 +100,20 @@ def check_ack(ack: AckAccess, *, allow_loopback: bool) -> None:
     if parts.path or ack.protocol not in {"http", "https"}:
         _refuse("ack.endpoint", "This is not an endpoint.", "bad-endpoint", "host, or host:port", ack.endpoint)
     _check_scheme(parts, "ack.protocol", allow_loopback)
-    check_host(parts.hostname or "", parts.port or 443, field="ack.endpoint", allow_loopback=allow_loopback)
+    check_host(parts.hostname or "", parts.port or 443, field="ack.endpoint", allow_loopback=allow_loopback,
+               denied=denied)  # fmt: skip
+
+
+def _check_identity(ack: AckAccess) -> None:
+    """Check the RAM role's name, or else the AccessKey."""
+    if ack.ram_role:
+        if not _ID.fullmatch(ack.ram_role):
+            _refuse("ack.ram_role", "This is not the name of a RAM role.", "bad-id", "a role's name", ack.ram_role)
+        return
+    if not ack.access_key_id.isascii() or not ack.access_key_id.isalnum():
+        _refuse("ack.access_key_id", "This is not an AccessKey id.", "bad-id", "letters and digits")
+    if not ack.secret or not ack.secret.isascii() or not ack.secret.isprintable() or " " in ack.secret:
+        _refuse("ack.secret", "The AccessKey secret is missing or damaged.", "bad-secret", "the secret as given")
 
 
 def _refuse(field: str, message: str, code: str, allowed: str, found: str = "") -> NoReturn:
@@ -149,13 +164,16 @@ def _named(entries: Mapping[str, Any], context: Mapping[str, Any], key: str, nam
     return _body(entries[wanted], key)
 
 
-def _cluster(cluster: Mapping[str, Any], allow_loopback: bool) -> tuple[dict[str, str], SplitResult]:
+def _cluster(
+    cluster: Mapping[str, Any], allow_loopback: bool, allow_insecure: bool
+) -> tuple[dict[str, Any], SplitResult]:
     _refuse_files(cluster, "cluster")
-    if _is_on(cluster.get("insecure-skip-tls-verify")):
+    insecure = _is_on(cluster.get("insecure-skip-tls-verify"))
+    if insecure and not allow_insecure:
         _refuse(
             "kubeconfig.cluster.insecure-skip-tls-verify",
             "The kubeconfig switches the check of the server's certificate off: anybody on the way could then read "
-            "the credentials. Give certificate-authority-data instead.",
+            "the credentials. Give certificate-authority-data instead; GPUPOOLS_ALLOW_INSECURE_TLS would allow it.",
             "insecure",
             "certificate-authority-data",
             "insecure-skip-tls-verify: true",
@@ -168,7 +186,9 @@ def _cluster(cluster: Mapping[str, Any], allow_loopback: bool) -> tuple[dict[str
             "no proxy-url",
             "proxy-url",
         )
-    kept = _texts(cluster, "cluster", ("server", "certificate-authority-data", "tls-server-name"))
+    kept: dict[str, Any] = _texts(cluster, "cluster", ("server", "certificate-authority-data", "tls-server-name"))
+    if insecure:
+        kept["insecure-skip-tls-verify"] = True
     if "server" not in kept:
         message = "The kubeconfig does not say where the server is."
         _refuse("kubeconfig.cluster.server", message, "incomplete", "https://host:port")

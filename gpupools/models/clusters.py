@@ -37,6 +37,10 @@ class Cluster(models.Model):
     region = models.CharField(max_length=64, blank=True)
     spec = models.CharField(max_length=64, blank=True, help_text="ACK cluster_spec; Pro modes need ack.pro.*")
     version = models.CharField(max_length=64, blank=True)
+    abilities = models.JSONField(
+        default=list, help_text="What the identity leaves of the console: code, title, allowed, missing rights."
+    )
+    in_cluster = models.BooleanField(default=False, help_text="Reached by the console's own service account.")
     state = models.CharField(max_length=16, choices=State.choices, default=State.NEW)
     last_error = models.CharField(max_length=500, blank=True)
     last_seen_at = models.DateTimeField(null=True, blank=True)
@@ -50,6 +54,12 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def edition(self) -> str:
+        """``Pro``, ``standard`` or another word of ACK's for the kind of cluster; empty where nobody says."""
+        words = self.spec.removeprefix("ack.").split(".")
+        return "" if not self.spec else "Pro" if "pro" in words else words[0]
 
 
 class ComponentStateQuerySet(models.QuerySet["ComponentState"]):

@@ -15,6 +15,7 @@ from gpupools.services.access import Actor
 ACTIONS: dict[str, str] = {
     "cluster.connect": "Connected a cluster",
     "cluster.refresh": "Refreshed a cluster's credentials",
+    "cluster.rotate": "Encrypted a cluster's credentials anew",
     "cluster.disconnect": "Disconnected a cluster",
     "pool.create": "Created a node pool",
     "pool.edit": "Edited a node pool",

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models.functions import Coalesce
@@ -15,6 +17,7 @@ from gpupools.clusters import addons as addons_of
 from gpupools.clusters import connect as kubernetes_of
 from gpupools.clusters import kubeconfig as kubeconfigs
 from gpupools.clusters.port import AckAccess, ClusterFacts, Connection
+from gpupools.domain.abilities import Ability
 from gpupools.domain.changes import OPEN
 from gpupools.domain.labels import check_pool_name
 from gpupools.errors import Conflict, ConsoleError, FieldError, Invalid, Refused, Unreachable
@@ -24,6 +27,7 @@ from gpupools.services.access import Actor
 
 logger = logging.getLogger(__name__)
 
+_ROLE_KEYS = ("cluster_id", "region")
 _ACK_KEYS = {
     "cluster_id": "the cluster's id, as on its page of the ACK console",
     "region": "the region's id, for instance cn-hangzhou",
@@ -40,6 +44,8 @@ class _Way:
 
     connection: Connection
     facts: ClusterFacts
+    abilities: list[Ability]
+    in_cluster: bool = False
 
 
 def connect(
@@ -50,13 +56,15 @@ def connect(
     kubeconfig: str,
     context: str = "",
     ack: Mapping[str, str] | None = None,
+    in_cluster: bool = False,
     is_embedded: bool = False,
 ) -> Cluster:
     """Check the credentials, ask the cluster for its version, and keep both.
 
-    ``ack`` has the keys cluster_id, region, access_key_id, access_key_secret and perhaps endpoint and protocol.
-    On ``ack`` the kubeconfig may be empty: ACK then gives one. Raises Invalid with field errors, Unreachable when
-    the cluster does not answer.
+    ``ack`` has the keys cluster_id, region, and access_key_id with access_key_secret, or ram_role (of the machine that
+    the console runs on); perhaps endpoint and protocol. On ``ack`` the kubeconfig may be empty: ACK then gives one.
+    ``in_cluster``: by the service account of the console's own pod, without a kubeconfig. Raises Invalid with field
+    errors, Unreachable when the cluster does not answer.
     """
     actor.require(Role.ADMIN)
     errors = [replace(each, message=each.message.replace("node pool", "cluster")) for each in check_pool_name(name)]
@@ -67,7 +75,7 @@ def connect(
         errors.append(FieldError("provider", "There is no such provider.", "unknown", provider, allowed))
     if errors:
         raise Invalid("The cluster cannot be connected like this.", errors=errors)
-    way = _open(provider, kubeconfig, context, ack)
+    way = _open(provider, kubeconfig, context, ack, in_cluster)
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -94,12 +102,16 @@ def refresh(
     kubeconfig: str,
     context: str = "",
     ack: Mapping[str, str] | None = None,
+    in_cluster: bool = False,
     provider: str = "",
 ) -> Cluster:
-    """Put new credentials in the place of the old ones; the cluster keeps its name, pools and history."""
+    """Put new credentials in the place of the old ones; the cluster keeps its name, pools and history.
+
+    The old ones serve until the new ones have answered, so nothing stands still.
+    """
     actor.require(Role.ADMIN, cluster)
     provider = provider or cluster.provider
-    way = _open(provider, kubeconfig, context, ack)
+    way = _open(provider, kubeconfig, context, ack, in_cluster)
     now = timezone.now()
     with transaction.atomic():
         if provider != cluster.provider or not _is_kept(cluster, way.connection):
@@ -122,8 +134,10 @@ def probe(cluster: Cluster) -> None:
     now = timezone.now()
     rows = Cluster.objects.filter(pk=cluster.pk)
     try:
-        facts = _facts(credentials.connection_of(cluster))
-    except (Unreachable, Refused) as error:
+        connection = credentials.connection_of(cluster)
+        facts = _facts(connection)
+        found = _abilities(connection)
+    except (Unreachable, Refused, Invalid) as error:
         rows.update(
             state=Cluster.State.UNREACHABLE,
             last_error=error.message[:500],
@@ -137,6 +151,7 @@ def probe(cluster: Cluster) -> None:
             unreachable_since=None,
             version=facts.version[:64],
             spec=facts.spec[:64],
+            abilities=_as_json(found),
         )
     before = cluster.state
     cluster.refresh_from_db()
@@ -173,24 +188,43 @@ def disconnect(actor: Actor, cluster: Cluster, *, reason: str) -> None:
     cluster.delete()
 
 
-def _open(provider: str, kubeconfig: str, context: str, ack: Mapping[str, str] | None) -> _Way:
+def _open(provider: str, kubeconfig: str, context: str, ack: Mapping[str, str] | None, in_cluster: bool) -> _Way:
     access = _ack_access(provider, ack or {})
+    if in_cluster:
+        # What a pod finds beside itself is no text from outside: only the deny list is asked.
+        if kubeconfig.strip() or access is not None:
+            raise Invalid.field(
+                "in_cluster", "The console's own cluster needs no kubeconfig and no ACK access.", code="unexpected"
+            )
+        return _tried(credentials.own_cluster(), in_cluster=True)
     allow_loopback = settings.GPUPOOLS_ALLOW_LOOPBACK_CLUSTERS
     timeout_seconds = float(settings.GPUPOOLS_CLUSTER_TIMEOUT_SECONDS)
+    denied = tuple(settings.GPUPOOLS_DENIED_ADDRESSES)
     if access is not None and not kubeconfig.strip():
-        kubeconfigs.check_ack(access, allow_loopback=allow_loopback)
+        kubeconfigs.check_ack(access, allow_loopback=allow_loopback, denied=denied)
         kubeconfig = _kubeconfig_from_ack(Connection("", {}, ack=access, timeout_seconds=timeout_seconds))
     connection = kubeconfigs.parse(
-        kubeconfig, context=context, allow_loopback=allow_loopback, timeout_seconds=timeout_seconds, ack=access
+        kubeconfig,
+        context=context,
+        allow_loopback=allow_loopback,
+        allow_insecure=settings.GPUPOOLS_ALLOW_INSECURE_TLS,
+        denied=denied,
+        timeout_seconds=timeout_seconds,
+        ack=access,
     )
+    return _tried(connection)
+
+
+def _tried(connection: Connection, *, in_cluster: bool = False) -> _Way:
     try:
         facts = _facts(connection)
         _check_permissions(connection)
+        found = _abilities(connection)
     except Refused as error:
         raise Invalid.field(
             "kubeconfig", f"The cluster refused these credentials: {error.message}", code="refused"
         ) from error
-    return _Way(connection, facts)
+    return _Way(connection, facts, found, in_cluster)
 
 
 def _ack_access(provider: str, ack: Mapping[str, str]) -> AckAccess | None:
@@ -201,18 +235,24 @@ def _ack_access(provider: str, ack: Mapping[str, str]) -> AckAccess | None:
                 "ack", "Only a cluster of provider ack has ACK access.", code="unexpected", allowed="nothing"
             )
         return None
+    role = given.get("ram_role", "")
+    if role and (given.get("access_key_id") or given.get("access_key_secret")):
+        raise Invalid.field(
+            "ack.ram_role", "Give either a RAM role or an AccessKey.", code="unexpected", allowed="one of the two"
+        )
     errors = [
         FieldError(f"ack.{key}", "This is needed to reach the ACK API.", "required", allowed=allowed)
         for key, allowed in _ACK_KEYS.items()
-        if key not in given
+        if key not in given and (not role or key in _ROLE_KEYS)
     ]
     if errors:
         raise Invalid("The access to the ACK API is incomplete.", errors=errors)
     return AckAccess(
         cluster_id=given["cluster_id"],
         region=given["region"],
-        access_key_id=given["access_key_id"],
-        secret=given["access_key_secret"],
+        access_key_id=given.get("access_key_id", ""),
+        secret=given.get("access_key_secret", ""),
+        ram_role=role,
         endpoint=given.get("endpoint", ""),
         protocol=given.get("protocol", "https"),
     )
@@ -252,7 +292,20 @@ def _check_permissions(connection: Connection) -> None:
         )
 
 
-def _columns(way: _Way) -> dict[str, str]:
+def _abilities(connection: Connection) -> list[Ability]:
+    try:
+        return kubernetes_of(connection).abilities()
+    except Refused as error:
+        # A server without that review says nothing of rights; the functions then say so themselves when they fail.
+        logger.info("What %s allows cannot be asked: %s", connection.server, error.message)
+        return []
+
+
+def _as_json(found: list[Ability]) -> list[dict[str, Any]]:
+    return [{**msgspec.to_builtins(each), "missing": list(each.missing)} for each in found]
+
+
+def _columns(way: _Way) -> dict[str, Any]:
     ack = way.connection.ack
     return {
         "server": way.connection.server,
@@ -262,6 +315,8 @@ def _columns(way: _Way) -> dict[str, str]:
         "region": ack.region if ack else "",
         "version": way.facts.version[:64],
         "spec": way.facts.spec[:64],
+        "abilities": _as_json(way.abilities),
+        "in_cluster": way.in_cluster,
     }
 
 
