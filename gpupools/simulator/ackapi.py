@@ -5,6 +5,7 @@ What operations do is in ackcloud.py, what their answers look like in ackviews.p
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import secrets
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from gpupools.simulator import ackviews
+from gpupools.simulator import ackviews, faults
 from gpupools.simulator.ackcloud import AckCloud
 from gpupools.simulator.ackkeys import AckKeys
 from gpupools.simulator.ackrules import AckError, invalid
@@ -67,8 +68,11 @@ class Call:
 class AckApi:
     """The ASGI application."""
 
-    def __init__(self, cloud: AckCloud, keys: AckKeys, clock: Clock, *, kubeconfig: Callable[[], str]) -> None:
+    def __init__(
+        self, cloud: AckCloud, keys: AckKeys, clock: Clock, registry: faults.Faults, *, kubeconfig: Callable[[], str]
+    ) -> None:
         self._cloud = cloud
+        self._faults = registry
         self._clock = clock
         self._kubeconfig = kubeconfig
         self._gate = Gatekeeper(keys.access_key_id, keys.access_key_secret)
@@ -89,13 +93,16 @@ class AckApi:
                 ("GET", f"{cluster}/nodes", self._describe_nodes),
                 ("POST", f"{cluster}/components/install", self._install),
                 ("POST", f"{cluster}/components/uninstall", self._uninstall),
+                ("POST", f"{cluster}/components/upgrade", self._upgrade),
+                ("POST", f"{cluster}/components/([^/]+)/config", self._configure),
+                ("GET", f"{cluster}/components/version", self._addon_versions),
                 ("GET", f"{cluster}/addon_instances", self._list_addon_instances),
                 ("GET", f"{cluster}/addon_instances/([^/]+)", self._get_addon_instance),
                 ("GET", f"{cluster}/tasks", self._describe_tasks),
                 ("GET", r"/addons", self._list_addons),
                 ("GET", r"/addons/([^/]+)", self._describe_addon),
                 ("GET", r"/tasks/([^/]+)", self._describe_task),
-                ("POST", r"/tasks/([^/]+)/cancel", self._cancel_task),
+                ("POST", r"/tasks/([^/]+)/(cancel|pause|resume)", self._steer_task),
                 ("GET", r"/k8s/([^/]+)/user_config", self._kubeconfig_of),
             )
         ]
@@ -131,6 +138,7 @@ class AckApi:
         self._gate.check(SignedRequest(scope["method"], path, query, headers, body), now=self._clock.now())
         if headers.get("x-acs-version") != API_VERSION:
             raise AckError(400, "InvalidVersion", f"Specified parameter Version is not valid: use {API_VERSION}.")
+        await self._suffer(path)
         for method, pattern, handler in self._routes:
             found = pattern.fullmatch(path)
             if method == scope["method"] and found:
@@ -139,6 +147,13 @@ class AckApi:
                     self._check_cluster(ids[0])
                 return handler(Call(ids, dict(query), _decoded(body), request_id))
         raise AckError(404, "InvalidAction.NotFound", "Specified api is not found, please check your url and method.")
+
+    async def _suffer(self, path: str) -> None:
+        """Let the faults that are on have their way."""
+        if (late := self._faults.hit(faults.AckLatency, lambda fault: True)) is not None:
+            await asyncio.sleep(late.seconds)
+        if (refused := self._faults.hit(faults.AckError, lambda fault: fault.path in path)) is not None:
+            raise AckError(refused.status, refused.code, refused.message)
 
     def _check_cluster(self, cluster_id: str) -> None:
         if cluster_id != self._cloud.state.cluster_id:
@@ -193,6 +208,7 @@ class AckApi:
         return 200, _task(call, self._cloud.attach(call.ids[1], _object(call.body)))
 
     def _sync_pools(self, call: Call) -> tuple[int, Any]:
+        self._cloud.sync_pools()
         return 200, {"request_id": call.request_id}
 
     def _describe_nodes(self, call: Call) -> tuple[int, Any]:
@@ -202,12 +218,23 @@ class AckApi:
     # Add-ons
 
     def _install(self, call: Call) -> tuple[int, Any]:
-        task = self._cloud.install(_objects(call.body))
+        task = self._cloud.addons.install(_objects(call.body))
         return 200, {"cluster_id": self._cloud.state.cluster_id, **_task(call, task)}
 
     def _uninstall(self, call: Call) -> tuple[int, Any]:
-        task = self._cloud.uninstall(_objects(call.body))
+        task = self._cloud.addons.uninstall(_objects(call.body))
         return 200, {"cluster_id": self._cloud.state.cluster_id, **_task(call, task)}
+
+    def _upgrade(self, call: Call) -> tuple[int, Any]:
+        task = self._cloud.addons.upgrade(_objects(call.body))
+        return 200, {"cluster_id": self._cloud.state.cluster_id, **_task(call, task)}
+
+    def _configure(self, call: Call) -> tuple[int, Any]:
+        self._cloud.addons.configure(call.ids[1], _object(call.body))
+        return 200, {"request_id": call.request_id}
+
+    def _addon_versions(self, call: Call) -> tuple[int, Any]:
+        return 200, ackviews.addon_versions(self._cloud)
 
     def _list_addon_instances(self, call: Call) -> tuple[int, Any]:
         return 200, {"addons": [ackviews.addon_instance(record) for record in self._cloud.state.addons.values()]}
@@ -222,7 +249,8 @@ class AckApi:
         return 200, {"addons": ackviews.addons(self._cloud)}
 
     def _describe_addon(self, call: Call) -> tuple[int, Any]:
-        return 200, {**ackviews.addon(self._cloud.addon(call.ids[0])), "newer_versions": []}
+        known = self._cloud.addons.known(call.ids[0])
+        return 200, {**ackviews.addon(known), "newer_versions": ackviews.newer_versions(self._cloud, known)}
 
     # Tasks
 
@@ -233,8 +261,8 @@ class AckApi:
     def _describe_task(self, call: Call) -> tuple[int, Any]:
         return 200, ackviews.task(self._cloud, self._cloud.tasks.get(call.ids[0]))
 
-    def _cancel_task(self, call: Call) -> tuple[int, Any]:
-        self._cloud.tasks.cancel(call.ids[0])
+    def _steer_task(self, call: Call) -> tuple[int, Any]:
+        getattr(self._cloud.tasks, call.ids[1])(call.ids[0])
         return 200, None
 
 

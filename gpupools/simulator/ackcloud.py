@@ -5,17 +5,17 @@ The operations of the OpenAPI are methods here, free of HTTP; what they start is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gpupools.simulator import ackrules
-from gpupools.simulator.ackaddons import create_daemonsets
+from gpupools.simulator.ackaddons import Addons
 from gpupools.simulator.ackmachines import Machines
 from gpupools.simulator.ackrules import AckError, Body, invalid, section
 from gpupools.simulator.ackstate import AckState, Record
 from gpupools.simulator.acktasks import Key, Tasks, nobody
-from gpupools.simulator.addons import CATALOGUE, Addon
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.faults import Faults
 from gpupools.simulator.fleet import Fleet
 from gpupools.simulator.journal import Event
 from gpupools.simulator.kinds import Object
@@ -31,7 +31,7 @@ class AckCloud:
     name = "ack"
     kinds = ("Node", "DaemonSet", "Pod")
 
-    def __init__(self, store: Store, clock: Clock, plan: Fleet, *, cluster_id: str) -> None:
+    def __init__(self, store: Store, clock: Clock, plan: Fleet, *, cluster_id: str, faults: Faults) -> None:
         cluster = plan.cluster
         self._store = store
         self._clock = clock
@@ -39,7 +39,8 @@ class AckCloud:
         self.plan = plan
         self.state = AckState(store, clock, cluster_id=cluster_id, region=cluster.region, zones=cluster.zones)
         self.machines = Machines(store, clock, self.state, Place(cluster.region, cluster.version, cluster_id))
-        self.tasks = Tasks(store, clock, self.state, self.machines, region=cluster.region)
+        self.tasks = Tasks(store, clock, self.state, self.machines, faults, region=cluster.region)
+        self.addons = Addons(store, self.state, self.tasks, plan)
 
     def on_wake(self, wake: Callable[[Key], None]) -> None:
         """Say how a key gets looked at soon."""
@@ -91,12 +92,6 @@ class AckCloud:
             pool = self._make_pool(body, default=declared.default)
             for machine in self._grow(pool, declared.size):
                 self.machines.join(machine, self._config(pool))
-
-    def install_at_birth(self, name: str) -> None:
-        """Have an add-on installed from the start."""
-        create_daemonsets(self._store, name, region=self.plan.cluster.region)
-        self.state.addons[name] = {"name": name, "version": CATALOGUE[name].version, "state": "active", "config": ""}
-        self.state.touch()
 
     @property
     def vswitch_ids(self) -> list[str]:
@@ -227,47 +222,14 @@ class AckCloud:
         work = {"stage": "attach_instances", "kind": "machines", "machines": ids, "want": "running"}
         return self._pool_task("nodepool_attach", pool, [work])
 
-    # Add-ons
-
-    def addon(self, name: str) -> Addon:
-        """Return an add-on of the catalogue; 404 when this cluster's OpenAPI does not know it."""
-        if name not in CATALOGUE or name in self.plan.addon_not_found:
-            raise AckError(404, "AddonNotFound", f"The addon {name} is not found.")
-        return CATALOGUE[name]
-
-    def install(self, wanted: Sequence[Body]) -> Record:
-        """InstallClusterAddons: one task for all that is listed."""
-        works: list[Record] = []
-        for entry in wanted:
-            name = str(entry.get("name") or "")
-            self.addon(name)
-            if not entry.get("version"):
-                raise ackrules.missing("version")
-            if name in self.state.addons:
-                raise AckError(400, "AddonAlreadyExist", f"The addon {name} is installed already.")
-            config = entry.get("config") or ""
-            record = {"name": name, "version": entry["version"], "state": "updating", "config": config}
-            works.append({"stage": f"install_{name}", "kind": "install", "addon": name, "record": record})
-        if not works:
-            raise ackrules.missing("body")
-        for work in works:
-            self.state.addons[work["addon"]] = work["record"]
-        return self.tasks.start("cluster_addon_install", works, target_id=self.state.cluster_id, target_type="cluster")
-
-    def uninstall(self, wanted: Sequence[Body]) -> Record:
-        """UnInstallClusterAddons."""
-        names = [str(entry.get("name") or "") for entry in wanted]
-        if not names:
-            raise ackrules.missing("addons")
-        for name in names:
-            if name not in self.state.addons:
-                raise AckError(404, "AddonNotFound", f"The addon {name} is not installed.")
-        for name in names:
-            self.state.addons[name]["state"] = "deleting"
-        works = [{"stage": f"uninstall_{name}", "kind": "uninstall", "addon": name} for name in names]
-        return self.tasks.start(
-            "cluster_addon_uninstall", works, target_id=self.state.cluster_id, target_type="cluster"
-        )
+    def sync_pools(self) -> None:
+        """SyncClusterNodePool: machines whose Node somebody deleted count no longer, and sizes are what is there."""
+        for machine in self.state.machines.values():
+            if machine["state"] == "running" and self.machines_node(machine) is None:
+                self.machines.lose(machine)
+        for pool_id, pool in self.state.pools.items():
+            pool["scaling_group"]["desired_size"] = len(self._present(pool_id))
+        self.state.touch()
 
     # Reading
 
@@ -280,10 +242,6 @@ class AckCloud:
     def machines_node(self, machine: Record) -> Object | None:
         """Return the Node of a machine, None before it joined."""
         return self._store.peek("Node", "", machine["node_name"])
-
-    def catalogue(self) -> list[Addon]:
-        """Return the add-ons that this cluster's OpenAPI knows."""
-        return [addon for name, addon in CATALOGUE.items() if name not in self.plan.addon_not_found]
 
     # Inside
 

@@ -105,6 +105,11 @@ class Machines:
         machine.update(release=release, drain=drain)
         self._move(machine, "removing")
 
+    def lose(self, machine: Record) -> None:
+        """Take note that a machine's Node was deleted by somebody else: it is an instance outside the cluster now."""
+        machine.update(pool_id="", labels={}, taints=[])
+        self._move(machine, "detached")
+
     def attach(self, machine_id: str, pool_id: str) -> None:
         """Begin to set a detached machine up anew for a pool."""
         machine = self._state.machines[machine_id]

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gpupools.simulator.ackaddons import create_daemonsets, delete_daemonsets, gone, settled
+from gpupools.simulator.ackdaemons import create_daemonsets, delete_daemonsets, gone, roll_daemonsets, settled
 from gpupools.simulator.ackmachines import Machines
 from gpupools.simulator.ackrules import AckError
 from gpupools.simulator.ackstate import AckState, Record
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.faults import Faults, TaskFail
 from gpupools.simulator.store import Store
 
 _ADDON_SECONDS = 3.0  # an add-on's chart is rendered and applied
@@ -28,7 +29,10 @@ def nobody(key: Key) -> None:
 class Tasks:
     """Starts tasks and takes them further."""
 
-    def __init__(self, store: Store, clock: Clock, state: AckState, machines: Machines, *, region: str) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, state: AckState, machines: Machines, faults: Faults, *, region: str
+    ) -> None:
+        self._faults = faults
         self._store = store
         self._clock = clock
         self._state = state
@@ -52,9 +56,26 @@ class Tasks:
     def cancel(self, task_id: str) -> None:
         """End a task: what is done stays, what is not begun is not done."""
         task = self.get(task_id)
-        if task["state"] != "running":
+        if task["state"] not in ("running", "paused"):
             raise AckError(400, "TaskNotRunning", f"The task {task_id} is {task['state']}.")
         self._finish(task, "fail", {"code": "TaskCanceled", "message": "The task was cancelled."})
+
+    def pause(self, task_id: str) -> None:
+        """Do nothing more for a task until it is resumed."""
+        self._turn(task_id, "running", "paused", "TaskNotRunning")
+
+    def resume(self, task_id: str) -> None:
+        """Go on with a paused task."""
+        self._turn(task_id, "paused", "running", "TaskNotPaused")
+        self.wake(("task", task_id))
+
+    def _turn(self, task_id: str, old: str, new: str, refusal: str) -> None:
+        task = self.get(task_id)
+        if task["state"] != old:
+            raise AckError(400, refusal, f"The task {task_id} is {task['state']}.")
+        task.update(state=new, updated=self._clock.stamp())
+        self._tell(task, "Normal", task["task_type"], f"The task is {new}.")
+        self._state.touch()
 
     def doing(self, pool_id: str) -> str:
         """Return what the running tasks do to a pool: scaling, removing or updating; active without any."""
@@ -76,6 +97,9 @@ class Tasks:
                 stage.update(state="running", start_time=self._clock.stamp())
                 work["since"] = self._clock.micro_stamp()
                 self._tell(task, "Normal", stage["name"], f"Stage {stage['name']} started.")
+            if (fault := self._faults.hit(TaskFail, lambda fault: _hits(fault, task))) is not None:
+                self._finish(task, "fail", {"code": fault.code, "message": fault.message})
+                return None
             again = self._work(task, work)
             task["updated"] = self._clock.stamp()
             self._state.touch()
@@ -89,9 +113,20 @@ class Tasks:
     def _finish(self, task: Record, state: str, error: dict[str, str]) -> None:
         if state == "fail" and task["position"] < len(task["stages"]):
             task["stages"][task["position"]].update(state="fail", end_time=self._clock.stamp())
+        if state == "fail":
+            self._give_up_addons(task)
         task.update(state=state, error=error, updated=self._clock.stamp())
         self._tell(task, "Normal" if state == "success" else "Warning", task["task_type"], f"The task ended: {state}.")
         self._state.touch()
+
+    def _give_up_addons(self, task: Record) -> None:
+        """An add-on whose installation failed is not installed, though a part of it may be there."""
+        for work in task["works"]:
+            record = self._state.addons.get(work.get("addon", ""))
+            if record is not None and work["kind"] == "install" and record["state"] == "updating":
+                del self._state.addons[work["addon"]]
+            elif record is not None and record["state"] == "upgrading":
+                record["state"] = "active"
 
     def _tell(self, task: Record, level: str, action: str, message: str) -> None:
         timestamp = int(self._clock.now().timestamp() * 1000)
@@ -110,6 +145,8 @@ class Tasks:
                 return self._push_labels(task, work)
             case "install":
                 return self._install(work, passed)
+            case "upgrade":
+                return self._upgrade(work, passed)
             case "uninstall":
                 return self._uninstall(work)
             case "delete-pool":
@@ -158,3 +195,29 @@ class Tasks:
             return _LOOK_AGAIN_SECONDS
         self._state.addons.pop(work["addon"], None)
         return None
+
+    def _upgrade(self, work: Record, passed: float) -> float | None:
+        name = work["addon"]
+        if not work.get("created"):
+            if passed < _ADDON_SECONDS:
+                return _ADDON_SECONDS - passed
+            roll_daemonsets(self._store, name, work["version"])
+            work["created"] = True
+            return _LOOK_AGAIN_SECONDS
+        if not settled(self._store, name):
+            return _LOOK_AGAIN_SECONDS
+        self._state.addons[name].update(version=work["version"], state="active")
+        if work["config"]:
+            self._state.addons[name]["config"] = work["config"]
+        return None
+
+
+def _hits(fault: TaskFail, task: Record) -> bool:
+    """Whether a task is the one that shall fail, and has come as far as it shall."""
+    if fault.task_type not in ("", task["task_type"]):
+        return False
+    done = list(task["results"].values()).count("success")
+    done += sum(1 for work in task["works"] if work.get("created"))
+    if not any(work["kind"] in ("labels", "machines", "install", "upgrade") for work in task["works"]):
+        done = int(task["position"])
+    return done >= fault.after

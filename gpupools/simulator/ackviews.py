@@ -179,7 +179,32 @@ def addon(known: Addon) -> dict[str, Any]:
 
 def addons(cloud: AckCloud) -> list[dict[str, Any]]:
     """Return what ListAddons offers in this cluster."""
-    return [addon(known) for known in cloud.catalogue()]
+    return [addon(known) for known in cloud.addons.catalogue()]
+
+
+def newer_versions(cloud: AckCloud, known: Addon) -> list[dict[str, Any]]:
+    """Return the versions that an installed add-on can be brought to."""
+    installed = cloud.state.addons.get(known.name)
+    if installed is None or installed["version"] == known.version:
+        return []
+    return [{"version": known.version, "upgradable": True, "minimum_cluster_version": "1.20.4-aliyun.1"}]
+
+
+def addon_versions(cloud: AckCloud) -> dict[str, Any]:
+    """Return the answer of DescribeClusterAddonsVersion: an untyped map of the older API."""
+    return {
+        known.name: {
+            "component_name": known.name,
+            "version": cloud.state.addons.get(known.name, {}).get("version", ""),
+            "next_version": known.version,
+            "can_upgrade": bool(newer_versions(cloud, known)),
+            "changed": "",
+            "message": "",
+            "required": False,
+            "exist": known.name in cloud.state.addons,
+        }
+        for known in cloud.addons.catalogue()
+    }
 
 
 def addon_instance(record: Record) -> dict[str, Any]:

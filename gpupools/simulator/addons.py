@@ -16,7 +16,7 @@ ADDON_LABEL = "app.kubernetes.io/part-of"
 
 _NVIDIA_PLUGIN = "ack-nvidia-device-plugin"
 _AI_INSTALLER = "ack-ai-installer"
-_MPS_CONTROL = "ack-mps-control"
+MPS_CONTROL = "ack-mps-control"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,16 @@ CATALOGUE: Mapping[str, Addon] = {
             ),
         ),
         Addon(
-            _MPS_CONTROL,
+            MPS_CONTROL,
             "0.2.0",
             "gpu",
-            (Daemon(_MPS_CONTROL, ("mps",), "mps-control-daemon:v0.2.0", privileged=True),),
+            (Daemon(MPS_CONTROL, ("mps",), "mps-control-daemon:v0.2.0", privileged=True),),
         ),
     )
 }
+
+# What only ACK Pro clusters take: sharing and topology.
+PRO_ONLY = frozenset({_AI_INSTALLER, MPS_CONTROL})
 
 # Mode label value -> the DaemonSet whose pod on a node counts the cards and reports them to the kubelet.
 DEVICE_PLUGINS: Mapping[str, str] = {
@@ -90,7 +93,7 @@ DEVICE_PLUGINS: Mapping[str, str] = {
     "topology": "gputopo-device-plugin-ds",
 }
 # Mode label value -> DaemonSets that must run beside the device plugin before it reports anything.
-DEVICE_PLUGIN_NEEDS: Mapping[str, tuple[str, ...]] = {"mps": (_MPS_CONTROL,)}
+DEVICE_PLUGIN_NEEDS: Mapping[str, tuple[str, ...]] = {"mps": (MPS_CONTROL,)}
 ALL_DAEMONS = frozenset(daemon.name for addon in CATALOGUE.values() for daemon in addon.daemons)
 
 

@@ -41,20 +41,15 @@ class Grant:
     def visible(self) -> tuple[VisibleCard, ...]:
         """Return the cards as the pod's containers see them."""
         return tuple(
-            VisibleCard(
-                index,
-                card_uuid(self.machine_id, index),
-                card_bus_id(index),
-                self.hardware.card,
-                self._memory_mib(self.units[index]),
-            )
+            _card(self.hardware, self.machine_id, index, self._memory_mib(index, self.units[index]))
             for index in self.indexes
         )
 
-    def _memory_mib(self, units: int) -> int:
+    def _memory_mib(self, index: int, units: int) -> int:
+        _, memory_mib = self.hardware.card_at(index)
         if units and self.mode in _MEMORY_SEEN:
-            return self.hardware.card_memory_mib * units // max(1, self.hardware.card_units)
-        return self.hardware.card_memory_mib
+            return memory_mib * units // max(1, self.hardware.card_units)
+        return memory_mib
 
     def env(self, pod: Pod, container: ContainerAsk) -> dict[str, str]:
         """Return what is put into the environment of one container."""
@@ -70,10 +65,20 @@ class Grant:
             "ALIYUN_COM_GPU_MEM_POD": str(limit_of(pod.ask, GPU_MEM)),
             "ALIYUN_COM_GPU_MEM_CONTAINER": str(container.limits[GPU_MEM] // card_count(pod.ask)),
             "ALIYUN_COM_GPU_MEM_DEV": str(self.hardware.card_units),
-            "ALIYUN_COM_GPU_MEM_UNIT": "GiB",
+            "ALIYUN_COM_GPU_MEM_UNIT": "GiB" if self.hardware.unit_mib == 1024 else f"{self.hardware.unit_mib}MiB",
             "CUDA_VISIBLE_DEVICES": indexes,
             **({"CGPU_DISABLE": "true"} if self.mode == "share" else {}),
         }
+
+
+def _card(hardware: Hardware, machine_id: str, index: int, memory_mib: int) -> VisibleCard:
+    model, _ = hardware.card_at(index)
+    return VisibleCard(index, card_uuid(machine_id, index), card_bus_id(index), model, memory_mib)
+
+
+def all_cards(hardware: Hardware, machine_id: str) -> tuple[VisibleCard, ...]:
+    """Return every card of a machine, as its own daemons see them."""
+    return tuple(_card(hardware, machine_id, index, hardware.card_at(index)[1]) for index in range(hardware.cards))
 
 
 def wants_cards(pod: Pod) -> bool:
@@ -97,6 +102,7 @@ def grant(pod: Pod, *, hardware: Hardware, machine_id: str, mode: str, taken: It
         indexes = claims(pod.annotations).cards
         found = dict.fromkeys(indexes or range(min(count, hardware.cards)), 0)
     elif count := limit_of(pod.ask, EXCLUSIVE_GPU):
-        used = set(taken)
+        # Whole cards that broke are not handed out.
+        used = {*taken, *hardware.broken}
         found = dict.fromkeys([index for index in range(hardware.cards) if index not in used][:count], 0)
     return Grant(hardware, machine_id, mode, found, failed)

@@ -8,10 +8,15 @@ from pathlib import Path
 
 from gpupools.simulator import ackkeys, fleet
 from gpupools.simulator.ackapi import AckApi
+from gpupools.simulator.auth import Tokens
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.control import Control
 from gpupools.simulator.engine import Engine
+from gpupools.simulator.execs import ExecSockets
+from gpupools.simulator.frontdoor import FrontDoor
 from gpupools.simulator.housekeeping import keep_clean
 from gpupools.simulator.logs import LogBook
+from gpupools.simulator.server import KubernetesApi
 from gpupools.simulator.statefile import StateFile
 from gpupools.simulator.store import Store
 
@@ -68,6 +73,13 @@ class Cluster:
         """Save what is to be kept."""
         if self._state is not None:
             self._state.save()
+
+    def front_door(self, api: KubernetesApi, tokens: Tokens, control_token: str) -> FrontDoor:
+        """Return the application of the Kubernetes port: the API behind faults, control endpoint and exec."""
+        engine = self._engine
+        control = Control(engine.faults, engine.fault_actions, control_token)
+        sockets = ExecSockets(tokens, engine.kubelet.situation, speed=self._options.speed)
+        return FrontDoor(api, control, engine.faults, sockets=sockets)
 
     def ack_application(self) -> AckApi:
         """Return the ACK OpenAPI; it hands out the kubeconfig that lies in the directory."""

@@ -6,7 +6,6 @@ listens. It knows no store: its pod asks it for its status.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -14,8 +13,9 @@ from enum import StrEnum
 from typing import Any
 
 from gpupools.simulator.clock import parse_stamp
+from gpupools.simulator.images import digest, full_image, pull_problem, pull_seconds, refusal, size_bytes
 from gpupools.simulator.records import NORMAL, WARNING
-from gpupools.simulator.shell import FOREVER, Step
+from gpupools.simulator.shell import FOREVER, OutOfMemory, Step
 
 _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 300.0
@@ -65,25 +65,6 @@ def stamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def unresolvable(image: str) -> bool:
-    """Return whether an image's registry can obviously not be found: its host ends in ``.invalid``."""
-    host, slash, _ = image.partition("/")
-    return bool(slash) and host.partition(":")[0].endswith(".invalid")
-
-
-def full_image(image: str) -> str:
-    """Return the image's full name, as a runtime reports it."""
-    name = image if ":" in image.rpartition("/")[2] or "@" in image else f"{image}:latest"
-    host, slash, _ = name.partition("/")
-    if not slash:
-        return f"docker.io/library/{name}"
-    return name if "." in host or ":" in host or host == "localhost" else f"docker.io/{name}"
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
 @dataclass(slots=True)
 class Container:
     """One container of a pod. The callables are its node's: they tell events and print lines.
@@ -113,7 +94,9 @@ class Container:
     last: Outcome | None = None
     ended: Outcome | None = None
     pull_failures: int = 0
+    pull_policy: str = "IfNotPresent"
     pull_reason: str = ""
+    pull_words: str = ""
     backoff_seconds: float = 0.0
     _steps: Iterator[Step] | None = field(default=None, repr=False)
     _next: Step | None = field(default=None, repr=False)
@@ -154,34 +137,37 @@ class Container:
     # Image
 
     def _pull(self, now: datetime) -> None:
-        if self.image in self.images:
+        present = self.image in self.images
+        self.pull_reason, self.pull_words = refusal(self.image, self.pull_policy, present=present)
+        if self.pull_reason:
+            self.tell(WARNING, "Failed" if present else self.pull_reason, self.pull_words)
+            self.tell(WARNING, "Failed", f"Error: {self.pull_reason}")
+            self.stage, self.deadline = Stage.PULL_FAILED, self._after(now, _LAST_BACKOFF_SECONDS)
+            return
+        if present and self.pull_policy != "Always":
             self.tell(NORMAL, "Pulled", f'Container image "{self.image}" already present on machine')
             self._prepare(now)
             return
         self.tell(NORMAL, "Pulling", f'Pulling image "{self.image}"')
-        self.stage, self.deadline = Stage.PULLING, self._after(now, self._pull_seconds())
-
-    def _pull_seconds(self) -> float:
-        if unresolvable(self.image):
-            return 1.0
-        return 1.0 + int(_digest(self.image)[:4], 16) % 40 / 10
+        # What is there already is only compared with the registry.
+        seconds = 0.3 if present else pull_seconds(self.image)
+        self.stage, self.deadline = Stage.PULLING, self._after(now, seconds)
 
     def _pulled(self, now: datetime) -> None:
-        if not unresolvable(self.image):
-            took = f"{self._pull_seconds():.1f}s"
-            size = 20_000_000 + int(_digest(self.image)[:7], 16)
+        problem = pull_problem(self.image)
+        if not problem:
+            took = f"{0.3 if self.image in self.images else pull_seconds(self.image):.1f}s"
             message = (
                 f'Successfully pulled image "{self.image}" in {took} ({took} including waiting). '
-                f"Image size: {size} bytes."
+                f"Image size: {size_bytes(self.image)} bytes."
             )
             self.tell(NORMAL, "Pulled", message)
             self.images.add(self.image)
-            self.pull_reason = ""
             self._prepare(now)
             return
         self.pull_failures += 1
-        self.pull_reason = "ErrImagePull"
-        self.tell(WARNING, "Failed", f'Failed to pull image "{self.image}": {self.pull_problem}')
+        self.pull_reason, self.pull_words = "ErrImagePull", problem
+        self.tell(WARNING, "Failed", f'Failed to pull image "{self.image}": {problem}')
         self.tell(WARNING, "Failed", "Error: ErrImagePull")
         self.stage, self.deadline = Stage.PULL_FAILED, self._after(now, _PULL_ERROR_SECONDS)
 
@@ -194,15 +180,6 @@ class Container:
             self.deadline = self._after(now, delay)
             return
         self._pull(now)
-
-    @property
-    def pull_problem(self) -> str:
-        """What the runtime says when it cannot find the registry."""
-        host = self.image.partition("/")[0]
-        return (
-            f'failed to resolve reference "{full_image(self.image)}": failed to do request: '
-            f'Head "https://{host}/v2/": dial tcp: lookup {host}: no such host'
-        )
 
     # Program
 
@@ -240,7 +217,8 @@ class Container:
                     self._next = next(self._steps)
                 except StopIteration as end:
                     code = int(end.value or 0)
-                    self._end(self.deadline or now, code, "Completed" if code == 0 else "Error")
+                    reason = "OOMKilled" if isinstance(end.value, OutOfMemory) else "Error"
+                    self._end(self.deadline or now, code, reason if code else "Completed")
                     return
             offset, line = self._next
             if offset == FOREVER:
@@ -278,10 +256,16 @@ class Container:
             return 1.0
         return float(min(_LAST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** min(self.restarts - 1, 10)))
 
-    def kill(self, now: datetime) -> None:
-        """End the program because the pod is going: a running one dies of the signal."""
+    def crash(self, now: datetime, line: str, code: int) -> None:
+        """End a running program from outside, as a driver does to its clients; the restart policy decides what next."""
+        if self.stage is Stage.RUNNING:
+            self.print_line(self.name, line, now)
+            self._end(now, code, "Error")
+
+    def kill(self, now: datetime, *, code: int = 143) -> None:
+        """End the program because the pod is going: it dies of the signal, or (137) when its grace is over."""
         if self.stage is Stage.RUNNING and self.started is not None:
-            self.ended = Outcome(143, "Error", self.started, now)
+            self.ended = Outcome(code, "Error", self.started, now)
             self.close_log(self.name)
             self._steps = self._next = None
         elif self.ended is None:
@@ -293,14 +277,14 @@ class Container:
     @property
     def container_id(self) -> str:
         """The runtime's id of the current run."""
-        return f"containerd://{_digest(f'{self.pod_uid}/{self.name}/{self.restarts}')}"
+        return f"containerd://{digest(f'{self.pod_uid}/{self.name}/{self.restarts}')}"
 
     def status(self) -> dict[str, Any]:
         """Return the container's entry in the pod's status."""
         entry: dict[str, Any] = {
             "name": self.name,
             "image": full_image(self.image) if self.started else self.image,
-            "imageID": f"{full_image(self.image)}@sha256:{_digest(self.image)}" if self.started else "",
+            "imageID": f"{full_image(self.image)}@sha256:{digest(self.image)}" if self.started else "",
             "ready": self.running or (self.is_init and self.ended is not None and self.ended.exit_code == 0),
             "started": self.running,
             "restartCount": self.restarts,
@@ -314,7 +298,7 @@ class Container:
     @property
     def _previous_id(self) -> str:
         runs_back = self.restarts if self.stage is Stage.BACKING_OFF else self.restarts - 1
-        return f"containerd://{_digest(f'{self.pod_uid}/{self.name}/{max(0, runs_back)}')}"
+        return f"containerd://{digest(f'{self.pod_uid}/{self.name}/{max(0, runs_back)}')}"
 
     def _state(self) -> dict[str, Any]:
         if self.ended is not None:
@@ -322,9 +306,9 @@ class Container:
         if self.running and self.started is not None:
             return {"running": {"startedAt": stamp(self.started)}}
         if self.pull_reason:
-            message = self.pull_problem
+            message = self.pull_words
             if self.pull_reason == "ImagePullBackOff":
-                message = f'Back-off pulling image "{self.image}": ErrImagePull: {self.pull_problem}'
+                message = f'Back-off pulling image "{self.image}": ErrImagePull: {self.pull_words}'
             return {"waiting": {"reason": self.pull_reason, "message": message}}
         if self.stage is Stage.BACKING_OFF and self.backoff_seconds > 1.0:
             message = (

@@ -19,8 +19,10 @@ _REVIEWS = (
 
 # Subresources whose request body is of a kind of its own.
 _SUBRESOURCE_KINDS = {
+    "attach": ("", "", "PodAttachOptions", ("create", "get")),
     "binding": ("", "v1", "Binding", ("create",)),
     "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "exec": ("", "", "PodExecOptions", ("create", "get")),
     "log": ("", "", "Pod", ("get",)),
     "finalize": ("", "", "Namespace", ("update",)),
     "status": ("", "", "", ("get", "patch", "update")),

@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gpupools.simulator.ackaddons import create_daemonsets
 from gpupools.simulator.ackapi import AckApi
 from gpupools.simulator.ackcloud import AckCloud
+from gpupools.simulator.ackdaemons import create_daemonsets
 from gpupools.simulator.ackkeys import AckKeys
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.daemonsets import DaemonSetController
 from gpupools.simulator.devices import DevicePlugins
+from gpupools.simulator.evictions import TaintEvictions
+from gpupools.simulator.faultactions import FaultActions
+from gpupools.simulator.faults import Fault, Faults
 from gpupools.simulator.fleet import Fleet
 from gpupools.simulator.garbage import GarbageCollector, NamespaceController
 from gpupools.simulator.hardware import hardware_of
@@ -40,13 +43,19 @@ class Engine:
         self._clock = clock
         self._plan = plan
         self._keys = keys
-        self._logbook = logbook
         self._recorder = Recorder(store, clock)
-        self.ack = AckCloud(store, clock, plan, cluster_id=keys.cluster_id)
+        self.faults = Faults()
+        self.fault_actions = FaultActions(store, self._recorder)
+        self.faults.listen(self.fault_actions)
+        self.ack = AckCloud(store, clock, plan, cluster_id=keys.cluster_id, faults=self.faults)
+        unit_mib = plan.cluster.memory_unit_mib
+        self.kubelet = Kubelet(store, clock, self._recorder, logbook, self.faults, unit_mib=unit_mib)
+        self._devices = DevicePlugins(store, clock, self.faults, unit_mib=unit_mib)
+        self._lifecycle = NodeLifecycle(store, clock, self._recorder, self.faults)
 
     def ack_application(self, kubeconfig: Callable[[], str]) -> AckApi:
         """Return the ACK OpenAPI as an ASGI application; ``kubeconfig`` reads what it hands out."""
-        return AckApi(self.ack, self._keys, self._clock, kubeconfig=kubeconfig)
+        return AckApi(self.ack, self._keys, self._clock, self.faults, kubeconfig=kubeconfig)
 
     def prepare(self) -> None:
         """Write what the cluster is born with, where it is not there yet."""
@@ -60,7 +69,7 @@ class Engine:
         if self._plan.cluster.spec:
             self.ack.make_first_pools()
             for name in self._plan.addons:
-                self.ack.install_at_birth(name)
+                self.ack.addons.install_at_birth(name)
         else:
             for name in self._plan.addons:
                 create_daemonsets(self._store, name, region=self._plan.cluster.region)
@@ -97,14 +106,28 @@ class Engine:
         store, clock, recorder = self._store, self._clock, self._recorder
         ack_loop = Loop(self.ack, store, clock)
         self.ack.on_wake(ack_loop.add)
+        nodes = Loop(self._lifecycle, store, clock)
+        kubelets = Loop(self.kubelet, store, clock)
+        devices = Loop(self._devices, store, clock)
+
+        def wake(fault: Fault, begins: bool) -> None:
+            for name in self._lifecycle.keys_of_fault(fault):
+                nodes.add(name)
+            for key in self.kubelet.keys_of_fault(fault):
+                kubelets.add(key)
+            for name in self._devices.keys_of_fault(fault):
+                devices.add(name)
+
+        self.faults.listen(wake)
         loops = {
             "namespaces": Loop(NamespaceController(store), store, clock).run,
-            "nodes": Loop(NodeLifecycle(store, clock, recorder), store, clock).run,
+            "nodes": nodes.run,
+            "evictions": Loop(TaintEvictions(store, clock, recorder), store, clock).run,
             "daemonsets": Loop(DaemonSetController(store, clock, recorder), store, clock).run,
             "jobs": Loop(JobController(store, clock, recorder), store, clock).run,
             "garbage": Loop(GarbageCollector(store), store, clock).run,
-            "kubelets": Loop(Kubelet(store, clock, recorder, self._logbook), store, clock).run,
-            "devices": Loop(DevicePlugins(store, clock), store, clock).run,
+            "kubelets": kubelets.run,
+            "devices": devices.run,
             "scheduler": Scheduler(store, clock, recorder).run,
             "ack": ack_loop.run,
         }

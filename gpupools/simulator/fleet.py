@@ -33,13 +33,17 @@ class FleetTaint(Part, frozen=True):
 
 
 class FleetCluster(Part, frozen=True):
-    """The cluster's own facts. ``spec`` is ACK's cluster_spec, empty for a cluster that is not ACK's."""
+    """The cluster's own facts. ``spec`` is ACK's cluster_spec, empty for a cluster that is not ACK's.
+
+    ``memory_unit_mib`` is the size of a unit of gpu-mem: 1024, or ACK's alternative of 128.
+    """
 
     name: str
     region: str
     zones: list[str]
     version: str
     spec: str = ""
+    memory_unit_mib: int = 1024
 
 
 class FleetPool(Part, frozen=True):
@@ -100,6 +104,8 @@ def names() -> list[str]:
 def _check(fleet: Fleet, path: Path) -> None:
     if not fleet.cluster.zones:
         raise FleetError(f"{path}: cluster.zones needs at least one zone.")
+    if fleet.cluster.memory_unit_mib not in (1024, 128):
+        raise FleetError(f"{path}: cluster.memory_unit_mib is 1024 or 128, not {fleet.cluster.memory_unit_mib}.")
     types = [name for pool in fleet.pools for name in pool.instance_types]
     types += [group.instance_type for group in fleet.nodes]
     for name in types:

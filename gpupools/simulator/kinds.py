@@ -68,7 +68,8 @@ _TABLE = (
         verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
     ),
     Kind(
-        "", "v1", "pods", "Pod", "pod", ("po",), subresources=("binding", "eviction", "log", "status"),
+        "", "v1", "pods", "Pod", "pod", ("po",),
+        subresources=("attach", "binding", "eviction", "exec", "log", "status"),
         categories=("all",), counts_generation=True,
         field_labels=(
             "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",

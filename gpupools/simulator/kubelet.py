@@ -6,7 +6,8 @@ A pod's run lives in memory; after a restart of the cluster it is taken up again
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,30 +15,25 @@ from gpupools.domain import objects
 from gpupools.domain.annotations import ASSIGNED, TOPOLOGY_ALLOCATION
 from gpupools.domain.asks import limit_of
 from gpupools.domain.gpus import Pod
-from gpupools.domain.modes import MODE_LABEL
+from gpupools.domain.modes import GPU_MEM, MODE_LABEL
 from gpupools.domain.quantities import parse_quantity
-from gpupools.simulator.addons import ALL_DAEMONS
-from gpupools.simulator.cards import DEVICE_RESOURCES, Grant, grant, wants_cards
+from gpupools.simulator.addons import MPS_CONTROL
+from gpupools.simulator.cards import DEVICE_RESOURCES, Grant, all_cards, grant, wants_cards
 from gpupools.simulator.clock import Clock, parse_stamp
-from gpupools.simulator.containerenv import environment
-from gpupools.simulator.containers import Container, stamp
+from gpupools.simulator.containers import stamp
+from gpupools.simulator.errors import ApiError, bad_request
+from gpupools.simulator.faults import Fault, Faults, NodeDown, StuckPod
 from gpupools.simulator.hardware import hardware_of_node
 from gpupools.simulator.journal import DELETED, Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import LogBook
 from gpupools.simulator.machines import machine_id_of
 from gpupools.simulator.nodes import has_kubelet
+from gpupools.simulator.podbuilder import PodBuilder, daemon_of
 from gpupools.simulator.podruns import STOP_SECONDS, PodRun
-from gpupools.simulator.programs import Situation, program
-from gpupools.simulator.records import (
-    NORMAL,
-    WARNING,
-    Recorder,
-    condition_is,
-    controller_of,
-    finished,
-)
-from gpupools.simulator.shell import Step
+from gpupools.simulator.podverbs import container_of
+from gpupools.simulator.programs import Situation
+from gpupools.simulator.records import NORMAL, WARNING, Recorder, condition_is, finished, ready
 from gpupools.simulator.store import Store
 
 Key = tuple[str, str]
@@ -49,20 +45,26 @@ class Kubelet:
     name = "kubelet"
     kinds = ("Pod", "Node")
 
-    def __init__(self, store: Store, clock: Clock, recorder: Recorder, logs: LogBook) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, recorder: Recorder, logs: LogBook, faults: Faults, *, unit_mib: int = 1024
+    ) -> None:
         self._store = store
         self._clock = clock
         self._recorder = recorder
         self._logs = logs
+        self._faults = faults
+        self._unit_mib = unit_mib
+        self._builder = PodBuilder(store, clock, recorder, logs)
         self._runs: dict[str, PodRun] = {}
         self._uids: dict[Key, str] = {}
         self._on_node: dict[str, set[str]] = {}
-        self._images: dict[str, set[str]] = {}
 
     def keys_of(self, event: Event) -> Iterable[Key]:
         """Name a bound pod, and all pods of a node that came, went or became ready."""
         meta = event.object["metadata"]
         if event.kind == "Pod":
+            if daemon_of(event.object) == MPS_CONTROL:
+                return [_key(pod) for pod in self._store.pods_on(event.object["spec"].get("nodeName", ""))]
             return [(meta["namespace"], meta["name"])] if event.object["spec"].get("nodeName") else []
         was_ready = event.previous is not None and _node_ready(event.previous.object)
         if event.type == DELETED or _node_ready(event.object) != was_ready:
@@ -86,7 +88,7 @@ class Kubelet:
             # Nobody is left to end it: what the pod garbage collector does for pods of a node that is gone.
             self._store.delete("Pod", *key, grace_seconds=0)
             return None
-        if not has_kubelet(node):
+        if not has_kubelet(node) or self._dead(node["metadata"]["name"]):
             return None
         self._uids[key] = uid
         if finished(pod):
@@ -106,10 +108,51 @@ class Kubelet:
                 return None
         if pod["metadata"].get("deletionTimestamp"):
             return self._stop(pod, run, now)
+        self._follow_mps(pod, run, node, now)
         run.advance(now)
         self._report(pod, run, now)
         due = run.next_deadline(now)
         return None if due is None else max(0.0, (due - self._clock.now()).total_seconds() * self._clock.speed)
+
+    def keys_of_fault(self, fault: Fault) -> Iterable[Key]:
+        """Name the pods that a fault which begins or ends concerns."""
+        if isinstance(fault, NodeDown):
+            return [_key(pod) for pod in self._store.pods_on(fault.node)]
+        return [(fault.namespace, fault.pod)] if isinstance(fault, StuckPod) else []
+
+    def situation(self, namespace: str, name: str, container: str) -> Situation:
+        """Return what a running container can see, for exec; raise as the API server does when there is none."""
+        pod = self._store.stored("Pod", namespace, name).object
+        wanted = container_of(pod, container)
+        if not pod["spec"].get("nodeName"):
+            raise bad_request(f"pod {name} does not have a host assigned")
+        if self._dead(pod["spec"]["nodeName"]):
+            raise ApiError(500, "InternalError", f"error dialing backend: dial tcp {_host(pod)}:10250: i/o timeout")
+        run = self._runs.get(pod["metadata"]["uid"])
+        running = next((c for c in run.containers if c.name == wanted and c.running), None) if run else None
+        if run is None or running is None or running.started is None:
+            message = f'unable to upgrade connection: container not found ("{wanted}")'
+            raise ApiError(500, "InternalError", message)
+        return run.situations[wanted](self._clock.now())
+
+    def _dead(self, node: str) -> bool:
+        down = self._faults.node_down(node)
+        return down is not None and down.how == "unreachable"
+
+    def _follow_mps(self, raw: Object, run: PodRun, node: Object, now: datetime) -> None:
+        """Clients of the MPS control daemon die with it: when its pod restarts, goes or is replaced."""
+        mode = (node["metadata"].get("labels") or {}).get(MODE_LABEL, "")
+        if run.grant is None or mode != "mps" or not limit_of(run.asked, GPU_MEM):
+            return
+        daemon = next(
+            (pod for pod in self._store.pods_on(run.node) if daemon_of(pod) == MPS_CONTROL and ready(pod)), None
+        )
+        known, run.mps_daemon = run.mps_daemon, daemon["metadata"]["uid"] if daemon else ""
+        if known == run.mps_daemon or not known:
+            return
+        words = "CUDA error 805: MPS client failed to connect to the MPS control daemon or the MPS server"
+        for container in run.main:
+            container.crash(now, words, 1)
 
     # Beginning
 
@@ -125,33 +168,33 @@ class Kubelet:
         run = PodRun(
             uid=pod.uid,
             node=node["metadata"]["name"],
+            asked=pod.ask,
             node_ip=_address(node),
             pod_ip=self._pod_ip(raw, node),
             admitted=parse_stamp(started) if started else now,
             speed=self._clock.speed,
             grant=given,
         )
+        hardware = hardware_of_node(node)
+        if daemon_of(raw) and hardware is not None:
+            run.node_cards = all_cards(hardware, machine_id_of(node))
         self._runs[pod.uid] = run
         self._on_node.setdefault(run.node, set()).add(pod.uid)
-        self._build(raw, pod, run)
+        self._builder.build(raw, pod, run)
         if given is not None and not given.failed:
             self._mark_assigned(raw)
         return run
 
     def _device_problem(self, pod: Pod, node: Object) -> str:
         allocatable = (node.get("status") or {}).get("allocatable") or {}
-        others = [
-            other
-            for raw in self._store.pods_on(node["metadata"]["name"])
-            if raw["metadata"]["uid"] in self._runs and raw["metadata"]["uid"] != pod.uid and not finished(raw)
-            for other in [objects.convert("Pod", raw)]
-            if isinstance(other, Pod)
-        ]
+        if not wants_cards(pod):
+            return ""
+        others = [self._runs[uid].asked for uid in self._on_node.get(node["metadata"]["name"], ()) if uid != pod.uid]
         for resource in DEVICE_RESOURCES:
             wanted = limit_of(pod.ask, resource)
             if not wanted:
                 continue
-            taken = sum(limit_of(other.ask, resource) for other in others)
+            taken = sum(limit_of(other, resource) for other in others)
             available = max(0, parse_quantity(allocatable.get(resource, "0")) - taken)
             if wanted > available:
                 return (
@@ -179,6 +222,7 @@ class Kubelet:
         hardware = hardware_of_node(node)
         if hardware is None or not hardware.cards or not wants_cards(pod):
             return None
+        hardware = replace(hardware, unit_mib=self._unit_mib)
         runs = [self._runs[uid] for uid in self._on_node.get(node["metadata"]["name"], ())]
         taken = {
             index for run in runs if run.grant is not None for index, units in run.grant.units.items() if not units
@@ -209,73 +253,6 @@ class Kubelet:
         if changes:
             self._store.write_parts("Pod", *_key(raw), metadata={"annotations": {**notes, **changes}})
 
-    # Containers
-
-    def _build(self, raw: Object, pod: Pod, run: PodRun) -> None:
-        spec, status = raw["spec"], raw.get("status") or {}
-        for place, kind, listed in (
-            (run.init, "initContainerStatuses", spec.get("initContainers") or ()),
-            (run.main, "containerStatuses", spec["containers"]),
-        ):
-            saved = {entry["name"]: entry for entry in status.get(kind) or ()}
-            for index, declared in enumerate(listed):
-                container = self._container(raw, pod, run, declared, index, init=place is run.init)
-                place.append(container)
-                if declared["name"] in saved and status.get("startTime"):
-                    printed = len(self._logs.lines(run.uid, declared["name"]))
-                    container.restore(saved[declared["name"]], printed)
-
-    def _container(self, raw: Object, pod: Pod, run: PodRun, declared: Object, index: int, *, init: bool) -> Container:
-        policy = raw["spec"].get("restartPolicy", "Always")
-        sidecar = init and declared.get("restartPolicy") == "Always"
-        uid, asks = run.uid, pod.ask.init_containers if init else pod.ask.containers
-        devices = run.grant.env(pod, asks[index]) if run.grant is not None else {}
-        env = environment(self._store, raw, declared, node_ip=run.node_ip, pod_ip=run.pod_ip, devices=devices)
-
-        def start(started: datetime) -> Iterator[Step]:
-            return program(
-                Situation(
-                    image=declared["image"],
-                    command=tuple(declared.get("command") or ()),
-                    args=tuple(declared.get("args") or ()),
-                    env=env,
-                    cards=run.grant.visible() if run.grant is not None and devices else (),
-                    started=started,
-                    may_end=policy != "Always",
-                    daemon=_daemon(raw),
-                )
-            )
-
-        def restart_after(code: int) -> bool:
-            if init and not sidecar:
-                return code != 0 and policy != "Never"
-            return sidecar or policy == "Always" or (policy == "OnFailure" and code != 0)
-
-        failed = run.grant.failed if run.grant is not None and devices else ""
-        return Container(
-            name=declared["name"],
-            image=declared["image"],
-            pod_uid=uid,
-            pod_name=f"{raw['metadata']['name']}_{raw['metadata']['namespace']}",
-            speed=self._clock.speed,
-            start_program=start,
-            restart_after=restart_after,
-            images=self._images.setdefault(run.node, set()),
-            tell=self._teller(raw, run.node),
-            open_log=lambda name: self._logs.start(uid, name),
-            print_line=lambda name, line, at: self._logs.write(uid, name, line or "\n", at),
-            close_log=lambda name: self._logs.end(uid, name),
-            start_error=_start_error(failed),
-            is_init=init,
-            sidecar=sidecar,
-        )
-
-    def _teller(self, raw: Object, node: str) -> Callable[[str, str, str], None]:
-        def tell(kind: str, reason: str, message: str) -> None:
-            self._recorder.event(raw, kind, reason, message, component="kubelet", host=node)
-
-        return tell
-
     def _report(self, raw: Object, run: PodRun, now: datetime) -> None:
         """Store the pod's status when it changed."""
         current = self._store.peek("Pod", *_key(raw))
@@ -299,10 +276,12 @@ class Kubelet:
             soon = now + timedelta(seconds=STOP_SECONDS / self._clock.speed)
             run.stopping_at = last if _ignores_signals(raw) else min(soon, last)
         stop_at = min(run.stopping_at, last)
+        if self._faults.stuck(*_key(raw)):
+            return None
         if now < stop_at:
             run.advance(now)
             return max(0.01, (stop_at - now).total_seconds() * self._clock.speed)
-        run.kill(now)
+        run.kill(now, code=137 if stop_at >= last and _ignores_signals(raw) else 143)
         self._report(raw, run, now)
         self._release(run)
         current = self._store.peek("Pod", *_key(raw))
@@ -334,6 +313,10 @@ def _key(pod: Object) -> Key:
     return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
+def _host(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("hostIP", ""))
+
+
 def _node_ready(node: Object) -> bool:
     return condition_is(node.get("status") or {}, "Ready")
 
@@ -343,22 +326,7 @@ def _address(node: Object) -> str:
     return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
 
 
-def _daemon(pod: Object) -> str:
-    owner = controller_of(pod)
-    return str(owner["name"]) if owner and owner["kind"] == "DaemonSet" and owner["name"] in ALL_DAEMONS else ""
-
-
 def _ignores_signals(pod: Object) -> bool:
     """Whether a pod's program catches the signal to end: it then gets its whole grace."""
     words = (word for container in pod["spec"]["containers"] for word in container.get("command") or ())
     return any("trap" in word.split() for word in words)
-
-
-def _start_error(failed: str) -> str:
-    if not failed:
-        return ""
-    return (
-        "failed to create containerd task: failed to create shim task: OCI runtime create failed: runc create failed: "
-        "unable to start container process: error during container init: error running prestart hook: "
-        f"nvidia-container-cli: device error: {failed}: unknown"
-    )

@@ -9,17 +9,21 @@ from collections.abc import Iterable
 from typing import Any
 
 from gpupools.simulator.clock import Clock
+from gpupools.simulator.faults import Fault, Faults, NodeDown
 from gpupools.simulator.hardware import hardware_of_node
 from gpupools.simulator.journal import Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.machines import conditions as node_conditions
-from gpupools.simulator.records import NORMAL, Recorder, condition_is
+from gpupools.simulator.records import NORMAL, WARNING, Recorder, condition_is, finished, set_condition
 from gpupools.simulator.store import Store
 
 LEASES = "kube-node-lease"
 NOT_READY = "node.kubernetes.io/not-ready"
+UNREACHABLE = "node.kubernetes.io/unreachable"
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _READY_AFTER_SECONDS = 3.0
+# A kubelet that says nothing for that long (simulated) counts as dead.
+_SILENT_SECONDS = 40.0
 # Leases are renewed by the wall clock: they prove that this process lives, whatever the simulated speed.
 _LEASE_RENEW_SECONDS = 10.0
 _LEASE_RENEWALS_PER_SECOND = 20.0
@@ -37,10 +41,13 @@ class NodeLifecycle:
     name = "node-lifecycle"
     kinds = ("Node",)
 
-    def __init__(self, store: Store, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, store: Store, clock: Clock, recorder: Recorder, faults: Faults) -> None:
         self._store = store
         self._clock = clock
         self._recorder = recorder
+        self._faults = faults
+        # Since when nothing was heard of a node.
+        self._silent: dict[str, str] = {}
         self._seen: set[str] = set()
 
     def keys_of(self, event: Event) -> Iterable[str]:
@@ -63,6 +70,9 @@ class NodeLifecycle:
         if not has_kubelet(node):
             self._keep_taints(node)
             return None
+        if (down := self._faults.node_down(key)) is not None:
+            return self._without_kubelet(node, down)
+        self._silent.pop(key, None)
         if not condition_is(node["status"], "Ready"):
             age = self._clock.simulated_seconds_since(node["metadata"]["creationTimestamp"])
             if age < _READY_AFTER_SECONDS:
@@ -70,6 +80,45 @@ class NodeLifecycle:
             self._become_ready(node)
         self._keep_taints(self._store.get("Node", "", key))
         return self._renew_lease(node)
+
+    def keys_of_fault(self, fault: Fault) -> Iterable[str]:
+        """Name the node whose kubelet died or came back."""
+        return [fault.node] if isinstance(fault, NodeDown) else []
+
+    def _without_kubelet(self, node: Object, down: NodeDown) -> float | None:
+        """Do what the node controller does about a kubelet that says nothing, or that it is not ready."""
+        name, status = node["metadata"]["name"], node["status"]
+        if down.how == "not-ready":
+            lost = [_not_ready(condition) for condition in status["conditions"]]
+        else:
+            left = _SILENT_SECONDS - self._clock.simulated_seconds_since(
+                self._silent.setdefault(name, self._clock.micro_stamp())
+            )
+            if left > 0:
+                return left
+            lost = [_unknown(condition) for condition in status["conditions"]]
+        before = {condition["type"]: condition["status"] for condition in status["conditions"]}
+        if any(condition["status"] != before[condition["type"]] for condition in lost):
+            stamp = self._clock.stamp()
+            for condition in lost:
+                if condition["status"] != before[condition["type"]]:
+                    condition["lastTransitionTime"] = stamp
+            self._store.write_parts("Node", "", name, status={**status, "conditions": lost})
+            message = f"Node {name} status is now: NodeNotReady"
+            self._recorder.event(node, NORMAL, "NodeNotReady", message, component="node-controller")
+            self._unready_pods(name)
+        self._keep_taints(self._store.get("Node", "", name))
+        return None
+
+    def _unready_pods(self, node: str) -> None:
+        """Nobody can say that the pods of a lost node are ready."""
+        for pod in self._store.pods_on(node):
+            if finished(pod):
+                continue
+            status = {**pod["status"], "conditions": [dict(c) for c in pod["status"].get("conditions") or ()]}
+            set_condition(status, "Ready", "False", self._clock.stamp())
+            self._store.write_parts("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"], status=status)
+            self._recorder.event(pod, WARNING, "NodeNotReady", "Node is not ready", component="node-controller")
 
     def _become_ready(self, node: Object) -> None:
         def edit(current: Object) -> None:
@@ -84,14 +133,24 @@ class NodeLifecycle:
     def _keep_taints(self, node: Object) -> None:
         spec = node.get("spec") or {}
         taints: list[dict[str, Any]] = list(spec.get("taints") or ())
-        wanted = [taint for taint in taints if taint["key"] not in (NOT_READY, UNSCHEDULABLE)]
-        kept = {taint["key"]: taint for taint in taints}
+        ours = (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
+        wanted = [taint for taint in taints if taint["key"] not in ours]
+        kept = {(taint["key"], taint.get("effect")): taint for taint in taints}
         stamp = self._clock.stamp()
+
+        def add(key: str, *effects: str) -> None:
+            for effect in effects:
+                wanted.append(kept.get((key, effect), {"key": key, "effect": effect, "timeAdded": stamp}))
+
+        status = node.get("status") or {}
         if spec.get("unschedulable"):
-            fresh = {"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": stamp}
-            wanted.append(kept.get(UNSCHEDULABLE, fresh))
-        if not condition_is(node.get("status") or {}, "Ready"):
-            wanted.append(kept.get(NOT_READY, {"key": NOT_READY, "effect": "NoSchedule", "timeAdded": stamp}))
+            add(UNSCHEDULABLE, "NoSchedule")
+        if condition_is(status, "Ready", "Unknown"):
+            add(UNREACHABLE, "NoSchedule", "NoExecute")
+        elif not condition_is(status, "Ready"):
+            # A machine that joins runs nothing yet that could be evicted.
+            joining = self._faults.node_down(node["metadata"]["name"]) is None
+            add(NOT_READY, "NoSchedule", *(() if joining else ("NoExecute",)))
         if sorted(map(_taint_key, wanted)) == sorted(map(_taint_key, taints)):
             return
 
@@ -130,6 +189,18 @@ class NodeLifecycle:
 
         self._store.change("Lease", LEASES, name, renew)
         return every * self._clock.speed
+
+
+def _unknown(condition: Object) -> Object:
+    words = {"reason": "NodeStatusUnknown", "message": "Kubelet stopped posting node status."}
+    return {**condition, "status": "Unknown", **words}
+
+
+def _not_ready(condition: Object) -> Object:
+    if condition["type"] != "Ready":
+        return dict(condition)
+    message = "PLEG is not healthy: pleg was last seen active 3m4.7s ago; threshold is 3m0s"
+    return {**condition, "status": "False", "reason": "KubeletNotReady", "message": message}
 
 
 def _taint_key(taint: dict[str, Any]) -> tuple[str, str, str]:

@@ -5,13 +5,17 @@ It puts containers together; who starts it, stores its status and deletes it is 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from gpupools.domain.gpus import Ask
 from gpupools.simulator.cards import Grant
 from gpupools.simulator.containers import Container, Stage, stamp
 from gpupools.simulator.kinds import Object
+from gpupools.simulator.nvidiasmi import VisibleCard
+from gpupools.simulator.programs import Situation
 from gpupools.simulator.records import condition_is, set_condition
 
 _SANDBOX_SECONDS = 0.5
@@ -24,6 +28,7 @@ class PodRun:
 
     uid: str
     node: str
+    asked: Ask
     node_ip: str
     pod_ip: str
     admitted: datetime
@@ -32,6 +37,11 @@ class PodRun:
     init: list[Container] = field(default_factory=list)
     main: list[Container] = field(default_factory=list)
     stopping_at: datetime | None = None
+    # What a node's own daemons see: every card.
+    node_cards: tuple[VisibleCard, ...] = ()
+    situations: dict[str, Callable[[datetime], Situation]] = field(default_factory=dict)
+    # The pod of the MPS control daemon whose client this one is; empty for all others.
+    mps_daemon: str = ""
 
     @property
     def containers(self) -> list[Container]:
@@ -66,10 +76,16 @@ class PodRun:
         due = [container.deadline for container in self.containers if container.deadline is not None]
         return min(due, default=None)
 
-    def kill(self, now: datetime) -> None:
+    def kill(self, now: datetime, *, code: int = 143) -> None:
         """End all containers."""
         for container in self.containers:
-            container.kill(now)
+            container.kill(now, code=code)
+
+    def visible_cards(self, *, by_daemon: bool, granted: bool) -> tuple[VisibleCard, ...]:
+        """Return the cards that a container sees."""
+        if by_daemon:
+            return self.node_cards
+        return self.grant.visible() if self.grant is not None and granted else ()
 
     @property
     def main_over(self) -> bool:

@@ -21,6 +21,7 @@ import msgspec
 import uvicorn
 import yaml
 
+from gpupools.simulator import control
 from gpupools.simulator.auth import Tokens
 from gpupools.simulator.cluster import Cluster, Options
 from gpupools.simulator.files import write_atomically
@@ -154,7 +155,7 @@ class Process:
         api = KubernetesApi(cluster.store, cluster.logbook, tokens, version=cluster.version)
         ports = Ports(directory)
         sockets = {"kubernetes": ports.bind("kubernetes", options.port)}
-        servers = [_server(api, authority)]
+        servers = [_server(cluster.front_door(api, tokens, control.kept(directory).token), authority)]
         if options.ack_port is not None:
             sockets["ack"] = ports.bind("ack", options.ack_port)
             servers.append(_server(cluster.ack_application()))
@@ -191,6 +192,7 @@ class Process:
         for role, token in tokens.by_role.items():
             name = "kubeconfig" if role == "admin" else f"kubeconfig-{role}"
             write_atomically(self._directory / name, kubeconfig(server, authority, token, f"embedded-{role}"))
+        control.announce(self._directory, server, authority.ca_certificate)
         ready: dict[str, object] = {"server": server, "pid": os.getpid()}
         ack_file = self._directory / "ack.json"
         if "ack" in addresses:
@@ -208,7 +210,9 @@ def _server(application: Any, authority: Authority | None = None) -> _Server:
     config = uvicorn.Config(
         application,
         http="httptools",
-        ws="none",
+        ws="websockets-sansio",
+        # Frames of exec are keys and pasted lines.
+        ws_max_size=1024 * 1024,
         lifespan="off",
         log_config=None,
         log_level="warning",

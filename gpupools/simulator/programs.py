@@ -6,6 +6,7 @@ program works for half a minute in a pod that may end, and runs on in one that s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -13,13 +14,16 @@ from pathlib import PurePosixPath
 
 from gpupools.simulator import nvidiasmi
 from gpupools.simulator.nvidiasmi import VisibleCard
-from gpupools.simulator.shell import FOREVER, Run, Shell, sleep_seconds
+from gpupools.simulator.shell import FOREVER, Complaint, OutOfMemory, Run, Shell, sleep_seconds
 
 _SHELLS = frozenset({"sh", "bash", "ash", "dash", "zsh"})
 _TRAINING_SECONDS = 60.0
 _UNKNOWN_SECONDS = 30.0
 # Images whose own command is a shell: without a terminal it ends at once.
 _SHELL_IMAGES = ("alpine", "busybox", "debian", "ubuntu", "centos", "nvidia/cuda", "cuda", "python", "bash")
+_SIZES = {"": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_FILES_AT_ROOT = ("bin", "dev", "etc", "home", "lib", "proc", "root", "sys", "tmp", "usr", "var")
+_UNAME = "Linux embedded 5.10.134-19.2.al8.x86_64 #1 SMP x86_64 GNU/Linux"
 _SERVERS = ("nginx", "httpd", "redis", "pause", "tritonserver", "vllm", "serving", "server")
 
 
@@ -34,6 +38,7 @@ class Situation:
     cards: tuple[VisibleCard, ...]
     started: datetime
     may_end: bool
+    memory_limit_bytes: int = 0  # 0: as much as the node has
     daemon: str = ""  # name of the DaemonSet that the pod belongs to
 
 
@@ -45,6 +50,26 @@ def program(situation: Situation) -> Run:
     if not argv:
         return _image_default(situation)
     return _Interpreter(situation).command(argv, situation.env)
+
+
+def execution(situation: Situation, argv: Sequence[str]) -> Run:
+    """Return the steps of a command that is run beside a container's own program; it must be known."""
+    return _Interpreter(situation, strict=True).command(argv, situation.env)
+
+
+def knows(situation: Situation, name: str) -> bool:
+    """Return whether a container has a command."""
+    return _Interpreter(situation, strict=True).knows(name)
+
+
+def is_open_shell(argv: Sequence[str]) -> bool:
+    """Return whether a command line is a shell that reads what to do from its input."""
+    return PurePosixPath(argv[0]).name in _SHELLS and all(word.startswith("-") and "c" not in word for word in argv[1:])
+
+
+def shell_of(situation: Situation) -> Shell:
+    """Return a shell inside a container."""
+    return Shell(situation.env, _Interpreter(situation, strict=True).command)
 
 
 def _image_default(situation: Situation) -> Run:
@@ -77,10 +102,14 @@ def _unknown(situation: Situation, name: str) -> Run:
 
 
 class _Interpreter:
-    """Runs commands in one container, be it from its argv or from a shell script."""
+    """Runs commands in one container, be it from its argv or from a shell script.
 
-    def __init__(self, situation: Situation) -> None:
+    ``strict``: a command that nobody knows is not there; else it is taken for the image's own program.
+    """
+
+    def __init__(self, situation: Situation, *, strict: bool = False) -> None:
         self._situation = situation
+        self._strict = strict
         self._known: dict[str, Callable[[Sequence[str], Mapping[str, str]], Run]] = {
             "sleep": self._sleep,
             "nvidia-smi": self._nvidia_smi,
@@ -97,8 +126,22 @@ class _Interpreter:
             "exit": lambda words, env: _ends(0.0, [], int(words[0]) if words and words[0].isdigit() else 0),
             "pause": lambda words, env: _service([]),
             "nginx": lambda words, env: _service(["nginx is ready"]),
-            "tail": lambda words, env: _service([]),
+            "tail": lambda words, env: self._use_memory(2**60) if "/dev/zero" in words else _service([]),
+            "stress": self._stress,
+            "stress-ng": self._stress,
+            "cat": self._cat,
+            "ls": lambda words, env: _ends(0.0, _FILES_AT_ROOT if words in ([], ["/"]) else [], 0),
+            "whoami": lambda words, env: _ends(0.0, ["root"], 0),
+            "id": lambda words, env: _ends(0.0, ["uid=0(root) gid=0(root) groups=0(root)"], 0),
+            "uname": lambda words, env: _ends(0.0, [_UNAME if "-a" in words else "Linux"], 0),
         }
+
+    def knows(self, name: str) -> bool:
+        """Return whether there is such a command; nvidia-smi comes with the cards."""
+        plain = PurePosixPath(name).name
+        if plain == "nvidia-smi":
+            return bool(self._situation.cards)
+        return plain in _SHELLS or plain in self._known or plain.startswith("python")
 
     def command(self, argv: Sequence[str], env: Mapping[str, str]) -> Run:
         """Run one command line that is split into words already."""
@@ -110,7 +153,14 @@ class _Interpreter:
             return self._known[name](words, env)
         if name.startswith("python") or name in ("torchrun", "mpirun", "horovodrun", "accelerate"):
             return self._python(words)
+        if self._strict:
+            return _ends(0.0, [Complaint(f"sh: {name}: not found")], 127)
         return _unknown(self._situation, name)
+
+    def _cat(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
+        files = {"/etc/hostname": env.get("HOSTNAME", ""), "/etc/os-release": 'PRETTY_NAME="Embedded Linux"'}
+        lines = [files.get(name) or Complaint(f"cat: {name}: No such file or directory") for name in words]
+        return _ends(0.0, lines, int(any(isinstance(line, Complaint) for line in lines)))
 
     def _shell(self, words: list[str], env: Mapping[str, str]) -> Run:
         for position, word in enumerate(words):
@@ -128,7 +178,7 @@ class _Interpreter:
 
     def _nvidia_smi(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         if not self._situation.cards:
-            yield 0.0, "nvidia-smi: command not found"
+            yield 0.0, Complaint("sh: nvidia-smi: not found")
             return 127
         lines, code = nvidiasmi.run(words, self._situation.cards, self._situation.started)
         # Talking to the driver takes a moment.
@@ -136,6 +186,22 @@ class _Interpreter:
         for line in lines:
             yield 0.4, line
         return code
+
+    def _stress(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
+        """Use memory: ``stress --vm 1 --vm-bytes 2G``."""
+        text = " ".join(words)
+        asked = re.search(r"--vm-bytes[ =](\d+)([kKmMgG]?)", text)
+        workers = re.search(r"(?:--vm|-m)[ =](\d+)", text)
+        size = int(asked[1]) * _SIZES[asked[2].lower()] if asked else 0
+        return self._use_memory(size * (int(workers[1]) if workers else 1))
+
+    def _use_memory(self, size_bytes: int) -> Run:
+        limit = self._situation.memory_limit_bytes or 2**40
+        if size_bytes > limit:
+            yield 1.0, None
+            return OutOfMemory(137)
+        yield FOREVER, None
+        return 0
 
     def _env(self, words: Sequence[str], env: Mapping[str, str]) -> Run:
         if words:

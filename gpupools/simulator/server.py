@@ -52,6 +52,10 @@ class KubernetesApi:
         self._pods = PodVerbs(store, logbook)
         self._stopping = asyncio.Event()
 
+    def forget_pages(self) -> None:
+        """Make every continue token expire, as a compaction does."""
+        self._reader.forget_snapshots()
+
     def stop(self) -> None:
         """End every open stream; new requests are still answered."""
         self._stopping.set()
@@ -142,7 +146,7 @@ class KubernetesApi:
         elif verb == "delete" and not target.name:
             verb = "deletecollection"
         identity.check(verb, target.group, target.resource, target.namespace, target.name)
-        if target.subresource in ("binding", "eviction", "log"):
+        if target.subresource in ("attach", "binding", "eviction", "exec", "log"):
             return self._pods.answer(verb, request, target)
         if target.subresource:
             if verb not in ("get", "update", "patch") or (target.subresource == "finalize" and verb != "update"):

@@ -24,6 +24,18 @@ _JOINTS = frozenset({";", "&&", "||", "|", "&", ";;"})
 _LOOP_WORDS = frozenset({"for", "while", "until"})
 
 
+class OutOfMemory(int):
+    """The exit code of a program that the kernel killed because it used more memory than its container may."""
+
+    __slots__ = ()
+
+
+class Complaint(str):
+    """A line that goes to standard error."""
+
+    __slots__ = ()
+
+
 class ExitError(Exception):
     """The script called ``exit``."""
 
@@ -55,12 +67,17 @@ class Shell:
         self._at = 0.0
         self._code = 0
 
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the scripts run so far took; steps of the next one count on from here."""
+        return self._at
+
     def run(self, script: str) -> Run:
         """Yield the script's steps; the generator's value is the exit code."""
         try:
             tokens = _tokens(script)
         except ValueError:
-            yield 0.0, "sh: syntax error: unterminated quoted string"
+            yield 0.0, Complaint("sh: syntax error: unterminated quoted string")
             return _SYNTAX_ERROR
         try:
             yield from self._list(tokens)

@@ -95,7 +95,7 @@ def test_nvidia_smi_prints_a_table_whose_lines_are_of_one_width() -> None:
 
 
 def test_without_a_card_there_is_no_nvidia_smi() -> None:
-    assert played("nvidia-smi") == (["nvidia-smi: command not found"], 0.0, 127)
+    assert played("nvidia-smi") == (["sh: nvidia-smi: not found"], 0.0, 127)
 
 
 def test_a_training_program_ends_after_its_last_step() -> None:

@@ -202,7 +202,9 @@ async def test_a_waiting_feed_wakes_at_a_write_and_at_its_time(store: Store) -> 
 def test_an_event_is_encoded_once_for_all(store: Store) -> None:
     one, two = store.subscribe("ConfigMap"), store.subscribe("ConfigMap")
     store.create("ConfigMap", config_map(a="b"))
-    assert one.ready()[0].line is two.ready()[0].line
+    first, second = one.ready()[0], two.ready()[0]
+    assert first.line == second.line
+    assert first.stored.item is second.stored.item
 
 
 def test_a_dry_run_stores_nothing(store: Store) -> None:
