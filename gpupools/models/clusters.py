@@ -56,6 +56,11 @@ class Cluster(models.Model):
         return self.name
 
     @property
+    def can_all(self) -> bool:
+        """Whether the identity leaves every function of the console."""
+        return bool(self.abilities) and all(each["allowed"] for each in self.abilities)
+
+    @property
     def edition(self) -> str:
         """``Pro``, ``standard`` or another word of ACK's for the kind of cluster; empty where nobody says."""
         words = self.spec.removeprefix("ack.").split(".")

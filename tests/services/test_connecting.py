@@ -13,6 +13,7 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 from django.core.management import CommandError, call_command
+from rest_framework.test import APIClient
 
 from gpupools.clusters import roles
 from gpupools.errors import Invalid, Unreachable
@@ -273,3 +274,36 @@ def test_a_role_is_named_as_roles_are(admin, simulator):
         connect(admin, simulator, provider="ack", kubeconfig="", ack=ack_by_role(simulator, "../x"))
     assert refusal.value.errors[0].field == "ack.ram_role"
     assert a_connection(ack=True).ack.ram_role == ""
+
+
+# -- By page and API
+
+
+def test_credentials_are_replaced_and_asked_about_over_the_api(admin, operator, simulator):
+    cluster = connect(admin, simulator, kubeconfig=simulator.kubeconfig_of("viewer").read_text())
+    client = APIClient()
+    client.force_authenticate(admin.user)
+    address = f"/api/v1/clusters/{cluster.name}"
+    assert not all(each["allowed"] for each in client.get(f"{address}/").json()["abilities"])
+    answer = client.post(f"{address}/credentials/", {"kubeconfig": simulator.kubeconfig.read_text()}, format="json")
+    assert answer.status_code == 200
+    assert all(each["allowed"] for each in answer.json()["abilities"])
+    assert "token" not in answer.content.decode()
+    client.force_authenticate(operator.user)
+    assert client.post(f"{address}/probe/").json()["state"] == "connected"
+    refused = client.post(f"{address}/credentials/", {"kubeconfig": "x"}, format="json")
+    assert refused.status_code == 403
+
+
+def test_the_list_of_clusters_says_what_an_identity_lacks(admin, simulator, client):
+    connect(admin, simulator, kubeconfig=simulator.kubeconfig_of("viewer").read_text())
+    client.force_login(admin.user, backend="django.contrib.auth.backends.ModelBackend")
+    text = client.get("/clusters/").content.decode()
+    assert "not: Change modes: label, taint and cordon nodes (needs patch nodes)" in text
+
+
+def test_the_form_connects_the_consoles_own_cluster(admin, client, pod):
+    client.force_login(admin.user, backend="django.contrib.auth.backends.ModelBackend")
+    answer = client.post("/clusters/connect/", {"name": "own", "provider": "kubernetes", "in_cluster": "on"})
+    assert answer.status_code == 302
+    assert Cluster.objects.get(name="own").in_cluster

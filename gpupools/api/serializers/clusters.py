@@ -7,14 +7,26 @@ from rest_framework import serializers
 from gpupools.models import Cluster, NodePool
 
 
+class AbilityOut(serializers.Serializer[None]):
+    """Whether a function of the console works with the cluster's identity, and which rights it lacks."""
+
+    code = serializers.CharField()
+    title = serializers.CharField()
+    allowed = serializers.BooleanField()
+    missing = serializers.ListField(child=serializers.CharField())
+
+
 class ClusterOut(serializers.ModelSerializer[Cluster]):
-    """A connected cluster."""
+    """A connected cluster. ``abilities`` is empty before the first probe, and where the server does not say."""
+
+    edition = serializers.CharField(read_only=True, help_text="Pro, standard or another kind of ACK's; empty elsewhere")
+    abilities = AbilityOut(many=True, read_only=True)
 
     class Meta:
         model = Cluster
         fields = [
-            "name", "provider", "is_embedded", "server", "context", "ack_cluster_id", "region", "spec", "version",
-            "state", "last_error", "last_seen_at", "unreachable_since", "created_at",
+            "name", "provider", "is_embedded", "server", "context", "ack_cluster_id", "region", "spec", "edition",
+            "version", "in_cluster", "abilities", "state", "last_error", "last_seen_at", "unreachable_since", "created_at",
         ]  # fmt: skip
 
 
@@ -23,22 +35,38 @@ class AckAccessIn(serializers.Serializer[None]):
 
     cluster_id = serializers.CharField(max_length=64)
     region = serializers.CharField(max_length=64)
-    access_key_id = serializers.CharField(max_length=128, write_only=True)
-    access_key_secret = serializers.CharField(max_length=256, write_only=True)
+    access_key_id = serializers.CharField(
+        max_length=128, write_only=True, required=False, allow_blank=True, default=""
+    )
+    access_key_secret = serializers.CharField(
+        max_length=256, write_only=True, required=False, allow_blank=True, default=""
+    )
+    ram_role = serializers.CharField(
+        max_length=64, required=False, allow_blank=True, default="",
+        help_text="Instead of an AccessKey: the RAM role of the machine that the console runs on.",
+    )  # fmt: skip
     endpoint = serializers.CharField(max_length=255, required=False, allow_blank=True, default="")
     protocol = serializers.ChoiceField(choices=["https", "http"], default="https")
 
 
-class ClusterIn(serializers.Serializer[None]):
-    """What connects a cluster. On ``ack`` the kubeconfig may be left out: ACK gives one."""
+class CredentialsIn(serializers.Serializer[None]):
+    """What reaches a cluster. On ``ack`` the kubeconfig may be left out: ACK gives one."""
 
-    name = serializers.CharField(max_length=63)
-    provider = serializers.CharField(max_length=16)
     kubeconfig = serializers.CharField(
         max_length=256 * 1024, write_only=True, required=False, allow_blank=True, default="", trim_whitespace=False
     )
     context = serializers.CharField(max_length=253, required=False, allow_blank=True, default="")
     ack = AckAccessIn(required=False, allow_null=True, default=None)
+    in_cluster = serializers.BooleanField(
+        default=False, help_text="By the service account of the console's own pod; nothing else is given then."
+    )
+
+
+class ClusterIn(CredentialsIn):
+    """What connects a cluster."""
+
+    name = serializers.CharField(max_length=63)
+    provider = serializers.CharField(max_length=16)
 
 
 class ReasonIn(serializers.Serializer[None]):

@@ -10,10 +10,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpupools.api.base import IDEMPOTENCY_KEY, Door
-from gpupools.api.serializers.clusters import ClusterIn, ClusterOut, ComponentOut, InstallIn, ReasonIn
+from gpupools.api.serializers.clusters import (
+    ClusterIn,
+    ClusterOut,
+    ComponentOut,
+    CredentialsIn,
+    InstallIn,
+    ReasonIn,
+)
 from gpupools.api.serializers.people import PushOut
 from gpupools.errors import Missing
-from gpupools.models import Cluster
+from gpupools.models import Cluster, Role
 from gpupools.services import clusters, components
 
 
@@ -46,6 +53,21 @@ class ClusterView(Door):
             return Response(ClusterOut(clusters.connect(self.actor, **values)).data, status=201)
 
         return self.once(work)
+
+    @extend_schema(request=CredentialsIn, responses=ClusterOut)
+    @action(detail=True, methods=["post"])
+    def credentials(self, request: Request, name: str) -> Response:
+        """Put new credentials in the place of the old ones, which serve until the new ones have answered."""
+        return Response(ClusterOut(clusters.refresh(self.actor, self.cluster(name), **self.read(CredentialsIn))).data)
+
+    @extend_schema(request=None, responses=ClusterOut)
+    @action(detail=True, methods=["post"])
+    def probe(self, request: Request, name: str) -> Response:
+        """Ask the cluster now for its version and for what its identity may do."""
+        found = self.cluster(name)
+        self.actor.require(Role.OPERATOR, found)
+        clusters.probe(found)
+        return Response(ClusterOut(found).data)
 
     @extend_schema(request=ReasonIn, responses={204: None})
     @action(detail=True, methods=["post"])

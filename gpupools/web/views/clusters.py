@@ -19,7 +19,7 @@ from gpupools.web.forms import ConsoleForm, ReasonForm, attempt, status_of
 from gpupools.web.shell import show
 
 LONGEST_KUBECONFIG_BYTES = 256 * 1024
-ACK_KEYS = ("cluster_id", "region", "access_key_id", "access_key_secret", "endpoint")
+ACK_KEYS = ("cluster_id", "region", "access_key_id", "access_key_secret", "ram_role", "endpoint")
 
 
 class CredentialsForm(ConsoleForm):
@@ -57,11 +57,25 @@ class CredentialsForm(ConsoleForm):
         widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
         help_text=gettext_lazy("Encrypted at rest, and never shown again."),
     )
+    ack_ram_role = forms.CharField(
+        label=gettext_lazy("RAM role"),
+        required=False,
+        max_length=64,
+        help_text=gettext_lazy("Instead of an AccessKey: the role of the ECS instance that this console runs on."),
+    )
     ack_endpoint = forms.CharField(
         label=gettext_lazy("Endpoint"),
         required=False,
         max_length=253,
         help_text=gettext_lazy("Empty: cs.<region>.aliyuncs.com. Set it for VPC or private endpoints."),
+    )
+
+    in_cluster = forms.BooleanField(
+        label=gettext_lazy("The cluster that this console runs in, by its own service account"),
+        required=False,
+        help_text=gettext_lazy(
+            "Neither kubeconfig nor ACK access is needed. The rights to give it are in docs/rbac."
+        ),
     )
 
     def clean_kubeconfig_file(self) -> str:
@@ -85,6 +99,7 @@ class CredentialsForm(ConsoleForm):
             "kubeconfig": typed["kubeconfig"].strip() or typed["kubeconfig_file"],
             "context": typed["context"],
             "ack": access if any(access.values()) else None,
+            "in_cluster": typed["in_cluster"],
         }
 
 
