@@ -6,7 +6,7 @@ Writing takes verdicts; reading gives counted reasons with the codes of ``Reject
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -23,24 +23,44 @@ def failed_scheduling(verdicts: Sequence[Verdict], *, nodes: int, prefilter: str
     A reason of ``prefilter`` stands alone and makes every node unresolvable. Each node counts once for each of
     its reasons, so counts can add up to more than the number of nodes.
     """
-    if not nodes:
-        return NO_NODES
     if prefilter:
-        reasons, hopeless = prefilter, nodes
-    else:
-        reasons = _counted(rejection.reason for verdict in verdicts for rejection in verdict.rejections)
-        hopeless = sum(any(r.unresolvable for r in verdict.rejections) for verdict in verdicts)
-    preemption = _counted([NO_VICTIMS] * (nodes - hopeless) + [NOT_HELPFUL] * hopeless)
+        return _worded(prefilter, nodes, nodes) if nodes else NO_NODES
+    tally = Tally()
+    for verdict in verdicts:
+        tally.add(verdict)
+    return tally.text(nodes)
+
+
+class Tally:
+    """The reasons of a fleet's verdicts, counted, so that one node's new verdict does not mean to count all again."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, int] = {}
+        self._hopeless = 0
+
+    def add(self, verdict: Verdict, *, times: int = 1) -> None:
+        """Count a verdict, or with ``times`` -1 take it out again."""
+        hopeless = False
+        for rejection in verdict.rejections:
+            self._reasons[rejection.reason] = self._reasons.get(rejection.reason, 0) + times
+            hopeless = hopeless or rejection.unresolvable
+        if hopeless:
+            self._hopeless += times
+
+    def text(self, nodes: int) -> str:
+        """Return the text for a pod that fits on none of ``nodes`` nodes."""
+        return _worded(_phrases(self._reasons), self._hopeless, nodes) if nodes else NO_NODES
+
+
+def _worded(reasons: str, hopeless: int, nodes: int) -> str:
+    preemption = _phrases({NO_VICTIMS: nodes - hopeless, NOT_HELPFUL: hopeless})
     none = f"0/{nodes} nodes are available"
     return f"{none}: {reasons}. no new claims to deallocate, preemption: {none}: {preemption}."
 
 
-def _counted(reasons: Iterable[str]) -> str:
-    """Count equal reasons and sort the phrases as text: ten nodes stand before two."""
-    counts: dict[str, int] = {}
-    for reason in reasons:
-        counts[reason] = counts.get(reason, 0) + 1
-    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+def _phrases(counts: Mapping[str, int]) -> str:
+    """Sort the counted phrases as text: ten nodes stand before two."""
+    return ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items() if count))
 
 
 # -- Reading back

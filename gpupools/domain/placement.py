@@ -14,7 +14,7 @@ from gpupools.domain.devices import judge
 from gpupools.domain.filters import filters_of, matches_term, untolerated
 from gpupools.domain.gpus import Ask, Pod
 from gpupools.domain.groups import Group, Seat, group_of, incomplete, seats, too_big
-from gpupools.domain.messages import failed_scheduling
+from gpupools.domain.messages import Tally, failed_scheduling
 from gpupools.domain.modes import TOPOLOGY_GPU, PlacementPolicy
 from gpupools.domain.states import node_state, node_states, take
 from gpupools.domain.validation import ack_problems, invalid_text, validate_ask
@@ -201,6 +201,7 @@ class _Question:
 
     def __init__(self, ask: Ask, states: Sequence[NodeState], policy: PlacementPolicy) -> None:
         self.heard = 0
+        self._tally: Tally | None = None  # of the reasons, from the first time that no node fits
         self._wanted = wish(ask)
         self._checks = filters_of(self._wanted)
         whole = self._wanted.whole_cards and not self._wanted.shares
@@ -212,7 +213,11 @@ class _Question:
     def ask_again(self, states: Sequence[NodeState], positions: Iterable[int]) -> None:
         """Ask the nodes that changed."""
         for position in positions:
+            old = self._verdicts[position]
             self._verdicts[position] = verdict = self._verdict(states[position])
+            if self._tally is not None:
+                self._tally.add(old, times=-1)
+                self._tally.add(verdict)
             self._ranks[position] = _rank(verdict)
             self._prefers = self._prefers or _is_softly_tainted(states[position])
 
@@ -230,7 +235,7 @@ class _Question:
         verdicts, ranks = self._verdicts, self._ranks
         top = max(ranks, default=UNFIT)
         if top == UNFIT:
-            return Preview(verdicts=tuple(verdicts), message=failed_scheduling(verdicts, nodes=len(verdicts)))
+            return Preview(verdicts=tuple(verdicts), message=self._counted().text(len(verdicts)))
         if self._prefers and (points := self._preferences(states)):
             verdicts = list(verdicts)
             for position, point in points.items():
@@ -246,6 +251,13 @@ class _Question:
             tie_cards=chosen.tie_set,
             verdicts=tuple(verdicts),
         )
+
+    def _counted(self) -> Tally:
+        if self._tally is None:
+            self._tally = Tally()
+            for verdict in self._verdicts:
+                self._tally.add(verdict)
+        return self._tally
 
     def _preferences(self, states: Sequence[NodeState]) -> dict[int, int]:
         """Return what preferred affinity and soft taints add to nodes, as kube-scheduler scales and weighs them."""
