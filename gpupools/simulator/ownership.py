@@ -71,6 +71,24 @@ def _owners(obj: Object | None) -> list[Owner]:
     ]
 
 
+def _readable(entries: Any) -> bool:
+    """Return whether these are entries of managedFields, and some."""
+    return bool(entries) and all(
+        isinstance(entry, dict)
+        and isinstance(entry.get("manager", ""), str)
+        and entry.get("operation") in ("Apply", "Update")
+        and entry.get("fieldsType", "FieldsV1") == "FieldsV1"
+        and _is_tree(entry.get("fieldsV1"))
+        for entry in entries
+    )
+
+
+def _is_tree(fields: Any) -> bool:
+    return isinstance(fields, dict) and all(
+        (key == "." or key[:2] in ("f:", "k:", "v:", "i:")) and _is_tree(inner) for key, inner in fields.items()
+    )
+
+
 def _write(obj: Object, owners: Iterable[Owner]) -> None:
     entries = [owner.entry() for owner in owners if owner.paths]
     if entries:
@@ -94,7 +112,11 @@ def note_update(old: Object | None, new: Object, *, manager: str, subresource: s
     Other owners lose what was changed; what is gone is nobody's. A client that empties managedFields resets them.
     """
     sent = new["metadata"].get("managedFields")
-    owners = [] if sent == [{}] else _owners(old)
+    if sent == [{}]:
+        owners = []
+    else:
+        # Taken from the client where it makes sense: kubectl hands fields from one manager to another so.
+        owners = _owners(new if _readable(sent) else old)
     before, after = leaves(old, branches=True) if old else {}, leaves(new, branches=True)
     changed = {
         path for path, value in after.items() if path not in before or (value is not None and before[path] != value)

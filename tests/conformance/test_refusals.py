@@ -276,6 +276,8 @@ def test_a_daemonset_s_selector_stays(server: Server, daemonsets: str) -> None:
     made = server.post(daemonsets, daemonset()).ok()
     made["spec"]["selector"]["matchLabels"]["more"] = "x"
     made["spec"]["template"]["metadata"]["labels"]["more"] = "x"
+    # Its controller may have written meanwhile.
+    del made["metadata"]["resourceVersion"]
     refused(server.put(f"{daemonsets}/d", made), INVALID, "spec.selector", "field is immutable")
 
 
