@@ -60,7 +60,7 @@ class ExecSockets:
         """Serve one WebSocket."""
         await receive()  # websocket.connect
         try:
-            wanted, situation = self._admit(scope)
+            target = self._admit(scope)
             protocol = next((name for name in PROTOCOLS if name in scope.get("subprotocols", ())), "")
             if not protocol:
                 raise bad_request(f"unable to negotiate protocol: client must offer one of {', '.join(PROTOCOLS)}")
@@ -68,6 +68,13 @@ class ExecSockets:
             await _refuse(error, send)
             return
         await send({"type": "websocket.accept", "subprotocol": protocol})
+        try:
+            wanted, situation = self._look_up(scope, target)
+        except ApiError as error:
+            # Once the connection stands, clients look for errors on its error channel.
+            await send({"type": "websocket.send", "bytes": bytes([ERROR]) + encode(error.body())})
+            await send({"type": "websocket.close", "code": 1000})
+            return
         session = Session(wanted, situation, send, speed=self._speed)
         listening = asyncio.ensure_future(_listen(receive, session.input))
         running = asyncio.ensure_future(session.run())
@@ -82,7 +89,7 @@ class ExecSockets:
         if not session.input.gone:
             await send({"type": "websocket.close", "code": 1000})
 
-    def _admit(self, scope: Mapping[str, Any]) -> tuple[Wanted, Situation]:
+    def _admit(self, scope: Mapping[str, Any]) -> Target:
         request = parse_request({**scope, "method": "GET"}, b"")
         check_host(request.headers.get("host", ""))
         identity = self._tokens.identify(request.headers.get("authorization", ""))
@@ -90,6 +97,9 @@ class ExecSockets:
         if target is None or target.row.kind != "Pod" or target.subresource not in ("exec", "attach"):
             raise ApiError(404, "NotFound", "the server could not find the requested resource")
         identity.check("create", "", f"pods/{target.subresource}", target.namespace, target.name)
+        return target
+
+    def _look_up(self, scope: Mapping[str, Any], target: Target) -> tuple[Wanted, Situation]:
         refuse_attach(target)
         wanted = Wanted.read(scope["query_string"])
         situation = self._lookup(target.namespace, target.name, wanted.container)
