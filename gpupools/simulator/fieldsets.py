@@ -128,6 +128,17 @@ def from_fields_v1(fields: Object, prefix: Path = ()) -> set[Path]:
     return found
 
 
+def is_step(text: str) -> bool:
+    """Return whether this can stand in the FieldsV1 form."""
+    if text == "." or text.startswith("f:"):
+        return True
+    try:
+        said = msgspec.json.decode(text[2:])
+    except msgspec.DecodeError:
+        return False
+    return text.startswith("v:") or (text.startswith("k:") and isinstance(said, dict))
+
+
 def text_of(path: Path) -> str:
     """Return a path as conflict messages word it: ``.spec.containers[name="a"].image``."""
     words = []

@@ -10,6 +10,7 @@ from gpupools.simulator.errors import ApiError, Cause
 from gpupools.simulator.fieldsets import (
     Path,
     from_fields_v1,
+    is_step,
     is_keyed,
     item_step,
     leaves,
@@ -84,9 +85,7 @@ def _readable(entries: Any) -> bool:
 
 
 def _is_tree(fields: Any) -> bool:
-    return isinstance(fields, dict) and all(
-        (key == "." or key[:2] in ("f:", "k:", "v:", "i:")) and _is_tree(inner) for key, inner in fields.items()
-    )
+    return isinstance(fields, dict) and all(is_step(key) and _is_tree(inner) for key, inner in fields.items())
 
 
 def _write(obj: Object, owners: Iterable[Owner]) -> None:
@@ -112,11 +111,8 @@ def note_update(old: Object | None, new: Object, *, manager: str, subresource: s
     Other owners lose what was changed; what is gone is nobody's. A client that empties managedFields resets them.
     """
     sent = new["metadata"].get("managedFields")
-    if sent == [{}]:
-        owners = []
-    else:
-        # Taken from the client where it makes sense: kubectl hands fields from one manager to another so.
-        owners = _owners(new if _readable(sent) else old)
+    # Taken from the client where it makes sense: kubectl hands fields from one manager to another so.
+    owners = [] if sent == [{}] else _owners(new if _readable(sent) else old)
     before, after = leaves(old, branches=True) if old else {}, leaves(new, branches=True)
     changed = {
         path for path, value in after.items() if path not in before or (value is not None and before[path] != value)
