@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -20,6 +20,7 @@ from rest_framework.serializers import BaseSerializer
 
 from gpupools.api.authentication import actor_of
 from gpupools.api.errors import StaleVersion, VersionRequired
+from gpupools.errors import FieldError, Invalid
 from gpupools.models import Cluster
 from gpupools.services import idempotency
 from gpupools.services.access import Actor
@@ -63,6 +64,8 @@ class Door(viewsets.GenericViewSet[Any]):
         """Check the body of the request against a serializer and return its values."""
         checked = serializer(data=self.request.data, context=self.get_serializer_context(), **kwargs)
         checked.is_valid(raise_exception=True)
+        if unknown := _unknown(self.request.data, checked):
+            raise Invalid("The body has fields that nobody reads.", code="unknown-field", errors=unknown)
         return dict(checked.validated_data)
 
     def cluster(self, name: str | None = None) -> Cluster:
@@ -97,6 +100,26 @@ class Door(viewsets.GenericViewSet[Any]):
         finally:
             if not kept:
                 idempotency.release(self.actor, key)
+
+
+def _unknown(data: Any, serializer: BaseSerializer[Any]) -> list[FieldError]:
+    """Name the fields of a body that the serializer does not know: dropping them would be a silent no.
+
+    A serializer may say in ``elsewhere`` where a field that people try is changed instead.
+    """
+    fields = getattr(serializer, "fields", {})
+    elsewhere: dict[str, str] = getattr(serializer, "elsewhere", {})
+    return [
+        FieldError(
+            str(name),
+            elsewhere.get(str(name), "There is no such field here."),
+            code="unknown-field",
+            found=str(name),
+            allowed=", ".join(fields),
+        )
+        for name in (data if isinstance(data, Mapping) else ())
+        if name not in fields
+    ]
 
 
 def plain(data: Any) -> Any:

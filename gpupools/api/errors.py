@@ -6,6 +6,7 @@ It knows no rule: which error it is was decided where it was raised.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
@@ -92,7 +93,7 @@ def _of_framework(error: exceptions.APIException) -> tuple[int, Any, dict[str, s
     code = error.get_codes()
     body = problem(
         error.status_code,
-        title=str(error.default_detail),
+        title=HTTPStatus(error.status_code).phrase,
         detail=str(error.detail),
         code=(code if isinstance(code, str) else error.default_code).replace("_", "-"),
     )

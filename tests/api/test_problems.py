@@ -108,3 +108,44 @@ def test_a_window_that_cannot_be_cut_is_a_field_error(caller: Caller, lab: Clust
         response = caller(Role.VIEWER).get(f"/api/v1/clusters/lab/nodes/?{query}")
         assert is_problem(response, 400, "invalid")
         assert response.json()["errors"][0]["field"] == field
+
+
+def test_http_delete_deletes_nothing(caller: Caller, lab: Cluster) -> None:
+    pool = NodePool.objects.create(cluster=lab, name="p", created_at=timezone.now(), state="active")
+    client = caller(Role.ADMIN)
+    for path in (
+        "node-pools/",
+        f"node-pools/{pool.pk}/",
+        f"node-pools/{pool.pk}/scale/",
+        f"node-pools/{pool.pk}/delete/",
+        "submissions/",
+        "submissions/check/",
+        "submissions/1/",
+        "clusters/lab/",
+    ):
+        assert is_problem(client.delete(f"/api/v1/{path}"), 405, "method-not-allowed")
+    pool.refresh_from_db()
+    assert pool.state == "active"
+
+
+def test_a_field_that_nobody_reads_is_refused_with_where_it_is_changed(caller: Caller, lab: Cluster) -> None:
+    pool = NodePool.objects.create(cluster=lab, name="p", created_at=timezone.now(), state="active", mode="share")
+    response = caller(Role.OPERATOR).patch(f"/api/v1/node-pools/{pool.pk}/", {"mode": "cgpu"}, HTTP_IF_MATCH='"1"')
+    assert is_problem(response, 400, "unknown-field")
+    (error,) = response.json()["errors"]
+    assert error["field"] == "mode"
+    assert "mode-changes" in error["message"]
+    pool.refresh_from_db()
+    assert (pool.mode, pool.version) == ("share", 1)
+
+
+@pytest.mark.parametrize("status", [405, 415])
+def test_titles_are_words_and_no_templates(caller: Caller, status: int) -> None:
+    client = caller(Role.ADMIN)
+    response = (
+        client.put("/api/v1/tokens/", {})
+        if status == 405
+        else client.generic("POST", "/api/v1/tokens/", b"x", content_type="text/x")
+    )
+    assert response.status_code == status
+    assert "{" not in response.json()["title"]

@@ -87,3 +87,18 @@ def test_collected_static_files_are_hashed_and_compressed(tmp_path: Path):
 def test_the_version_is_the_changelogs_newest():
     newest = next(line for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if line.startswith("## "))
     assert read("settings.GPUPOOLS_VERSION").stdout.strip() == newest.split()[1]
+
+
+@pytest.mark.parametrize("port", ["abc", "99999"])
+def test_a_mistyped_variable_is_one_line_and_no_traceback(port: str):
+    ended = subprocess.run(
+        [sys.executable, "manage.py", "check"],
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "PORT": port, "DJANGO_SETTINGS_MODULE": "console.settings"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("The console cannot start: PORT")
+    assert len(ended.stderr.splitlines()) == 1

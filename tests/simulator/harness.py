@@ -125,7 +125,11 @@ class SimulatorProcess:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        died = self._process is not None and self._process.poll() not in (None, 0, -signal.SIGKILL)
+        log = self.log_path.read_text()[-4000:] if died else ""
         if self._process is not None:
             self.kill()
         if self._temporary is not None:
             self._temporary.cleanup()
+        if died:
+            raise RuntimeError(f"the simulator died meanwhile:\n{log}")

@@ -26,7 +26,8 @@ class ClusterOut(serializers.ModelSerializer[Cluster]):
         model = Cluster
         fields = [
             "name", "provider", "is_embedded", "server", "context", "ack_cluster_id", "region", "spec", "edition",
-            "version", "in_cluster", "abilities", "state", "last_error", "last_seen_at", "unreachable_since", "created_at",
+            "version", "in_cluster", "abilities", "state", "last_error", "last_seen_at", "unreachable_since",
+            "created_at",
         ]  # fmt: skip
 
 
@@ -35,9 +36,7 @@ class AckAccessIn(serializers.Serializer[None]):
 
     cluster_id = serializers.CharField(max_length=64)
     region = serializers.CharField(max_length=64)
-    access_key_id = serializers.CharField(
-        max_length=128, write_only=True, required=False, allow_blank=True, default=""
-    )
+    access_key_id = serializers.CharField(max_length=128, write_only=True, required=False, allow_blank=True, default="")
     access_key_secret = serializers.CharField(
         max_length=256, write_only=True, required=False, allow_blank=True, default=""
     )
@@ -149,7 +148,7 @@ class NodePoolIn(serializers.Serializer[None]):
     mode = serializers.CharField(max_length=16)
     policy = serializers.CharField(max_length=16, required=False, allow_blank=True, allow_null=True, default=None)
     instance_types = serializers.ListField(child=serializers.CharField(max_length=64), required=False, default=list)
-    desired_size = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
+    desired_size = serializers.IntegerField(min_value=0, required=False, default=0)
     labels = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False, default=dict)
     taints = TaintField(many=True, required=False, default=list)
     node_names = serializers.ListField(child=serializers.CharField(max_length=253), required=False, default=list)
@@ -159,6 +158,12 @@ class NodePoolIn(serializers.Serializer[None]):
 
 class NodePoolEdit(serializers.Serializer[None]):
     """What an edit may change; mode and policy go through a mode change."""
+
+    elsewhere = {
+        "mode": "A mode is changed by a request that another person approves: POST /api/v1/mode-changes/.",
+        "policy": "A placement policy is changed by a request: POST /api/v1/mode-changes/.",
+        "desired_size": "The size is set by the action scale/.",
+    }
 
     labels = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False)
     taints = TaintField(many=True, required=False)
@@ -170,7 +175,7 @@ class NodePoolEdit(serializers.Serializer[None]):
 class ScaleIn(serializers.Serializer[None]):
     """The size that a pool shall have: absolute, never added."""
 
-    desired_size = serializers.IntegerField(min_value=0, max_value=1000)
+    desired_size = serializers.IntegerField(min_value=0)
 
 
 class DeleteIn(serializers.Serializer[None]):

@@ -78,8 +78,8 @@ class NodePoolView(Door):
         return self.once(lambda: self._shown(pools.scale(self.actor, pool, **values)))
 
     @extend_schema(request=DeleteIn, responses={202: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
-    @action(detail=True, methods=["post"])
-    def delete(self, request: Request, pk: str) -> Response:
+    @action(detail=True, methods=["post"], url_path="delete")
+    def remove(self, request: Request, pk: str) -> Response:
         """Delete a pool: its machines on ACK, only its labels on plain Kubernetes."""
         pool = get_visible(self.get_queryset(), pk=pk)
         values = self.read(DeleteIn)

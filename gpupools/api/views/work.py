@@ -134,8 +134,8 @@ class SubmissionView(Door):
         return Response(CheckOut(body).data)
 
     @extend_schema(request=None, responses={202: SubmissionOut}, parameters=[IDEMPOTENCY_KEY])
-    @action(detail=True, methods=["post"])
-    def delete(self, request: Request, pk: str) -> Response:
+    @action(detail=True, methods=["post"], url_path="delete")
+    def remove(self, request: Request, pk: str) -> Response:
         """Delete what was submitted from the cluster, with its pods."""
         submission = get_visible(self.get_queryset(), pk=pk)
 
