@@ -23,7 +23,7 @@ FIND_PYTHON = for candidate in $(PYTHON) python3.13 python3.12 python3.11 python
 	done; \
 	echo "No Python of at least 3.11 with venv was found. Install one (on Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3." >&2; exit 1
 
-.PHONY: help setup run test check tour bench clean requirements schema messages
+.PHONY: help setup run test conformance check tour bench clean requirements schema messages
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -35,6 +35,11 @@ run: $(STAMP_RUN) ## Run the console with an embedded cluster (PORT= changes the
 
 test: $(STAMP_DEV) ## Run all tests; the browser's are a run of their own
 	@$(BIN)/python .ci/tests.py $(TEST_ARGS)
+
+# A KUBECONFIG of the environment does not count: nobody shall write to a cluster by accident.
+conformance: $(STAMP_DEV) ## Hold an API server to the suite of behaviours (KUBECONFIG=FILE; else the embedded cluster)
+	@CONFORMANCE_KUBECONFIG="$(if $(filter command,$(firstword $(origin KUBECONFIG))),$(abspath $(KUBECONFIG)))" \
+		$(BIN)/python -m pytest tests/conformance $(TEST_ARGS)
 
 check: $(STAMP_DEV) ## Format, lint, types, layers, system checks, migrations, API schema
 	$(BIN)/ruff format --check .

@@ -10,8 +10,8 @@ from gpupools.simulator.errors import ApiError, Cause
 from gpupools.simulator.fieldsets import (
     Path,
     from_fields_v1,
-    is_step,
     is_keyed,
+    is_step,
     item_step,
     leaves,
     text_of,
