@@ -30,7 +30,7 @@ from gpupools.simulator.records import controller_of, ready
 from gpupools.simulator.store import Store
 
 _REGISTER_SECONDS = 1.5  # the plugin counts cards and registers with the kubelet
-_WITHDRAW_SECONDS = 1.0  # the kubelet notices that the plugin's socket is gone
+_WITHDRAW_SECONDS = 0.3  # the kubelet notices that the plugin's socket is gone
 
 
 def reported(mode: str, hardware: Hardware, *, healthy_only: bool = False) -> dict[str, str]:

@@ -58,11 +58,16 @@ class Ack:
 
     def succeed(self, task_id: str) -> Any:
         """Wait for the end of a task; it must be a success."""
+        task = self.ended(task_id)
+        assert task.state == "success", task.error
+        return task
+
+    def ended(self, task_id: str) -> Any:
+        """Wait for the end of a task, good or bad."""
         until = time.monotonic() + 40
         while (task := self.task(task_id)).state == "running":
             assert time.monotonic() < until, f"task {task_id} still runs: {task.current_stage}"
             time.sleep(0.05)  # the API can only be asked; there is nothing to wait on
-        assert task.state == "success", task.error
         return task
 
     def nodes(self, pool_id: str) -> list[Any]:
@@ -76,6 +81,10 @@ class Ack:
         version = self.client.describe_addon(name, models.DescribeAddonRequest()).body.version
         body = [models.InstallClusterAddonsRequestBody(name=name, version=version)]
         return self.client.install_cluster_addons(self.cluster_id, models.InstallClusterAddonsRequest(body=body)).body
+
+    def upgrade(self, name: str, version: str) -> Any:
+        body = [models.UpgradeClusterAddonsRequestBody(component_name=name, next_version=version)]
+        return self.client.upgrade_cluster_addons(self.cluster_id, models.UpgradeClusterAddonsRequest(body=body)).body
 
     def addons(self) -> dict[str, str]:
         """Return the installed add-ons with their states."""
