@@ -55,7 +55,8 @@ class Loop(Generic[Key]):
         self._clock = clock
         self._queue: dict[Key, None] = {}
         self._awake = asyncio.Event()
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        # With the moment that each is due: handles of very short delays do not know it.
+        self._timers: dict[Key, tuple[float, asyncio.Handle]] = {}
         self._failures: dict[Key, int] = {}
 
     def add(self, key: Key) -> None:
@@ -68,10 +69,10 @@ class Loop(Generic[Key]):
         timer = self._timers.get(key)
         due = asyncio.get_running_loop().time() + max(0.0, delay_seconds) / self._clock.speed
         if timer is not None:
-            if timer.when() <= due:
+            if timer[0] <= due:
                 return
-            timer.cancel()
-        self._timers[key] = self._clock.later(delay_seconds, lambda: self._fire(key))
+            timer[1].cancel()
+        self._timers[key] = (due, self._clock.later(delay_seconds, lambda: self._fire(key)))
 
     def _fire(self, key: Key) -> None:
         self._timers.pop(key, None)
@@ -84,7 +85,7 @@ class Loop(Generic[Key]):
                 group.create_task(self._listen(), name=f"{self._reconciler.name}.listen")
                 group.create_task(self._work(), name=f"{self._reconciler.name}.work")
         finally:
-            for timer in self._timers.values():
+            for _, timer in self._timers.values():
                 timer.cancel()
             self._timers.clear()
 

@@ -149,13 +149,24 @@ class Scheduler:
             self._queued.discard(key)
             pod = self._store.peek("Pod", *key)
             if pod is not None and ours(pod):
-                self._try(key, pod)
+                self._guarded(key, pod)
             else:
                 self._waiting.pop(key, None)
             if clock() >= until:
                 return
 
     # One pod
+
+    def _guarded(self, key: Key, raw: Object) -> None:
+        try:
+            self._try(key, raw)
+        except ApiError as error:
+            # The pod or its namespace went away in between, mostly.
+            log.info("pod %s/%s: %s", *key, error.message)
+            self._wait(key)
+        except Exception:  # noqa: BLE001  # the one guard: an odd pod must not stop the scheduler for all others
+            log.exception("the scheduler failed on pod %s/%s", *key)
+            self._wait(key)
 
     def _try(self, key: Key, raw: Object) -> None:
         try:
@@ -168,13 +179,8 @@ class Scheduler:
         if found.chosen is None:
             self._fail(key, raw, found.message)
             return
-        try:
-            self._place(key, raw, pod, found)
-        except ApiError as error:
-            log.info("pod %s/%s was not bound: %s", *key, error.message)
-            self._wait(key)
-        else:
-            self._waiting.pop(key, None)
+        self._place(key, raw, pod, found)
+        self._waiting.pop(key, None)
 
     def _place(self, key: Key, raw: Object, pod: Pod, found: Preview) -> None:
         """Reserve by annotations, then bind: two writes, as ACK's plugin makes them."""

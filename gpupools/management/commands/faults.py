@@ -32,7 +32,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
-        default = settings.GPUPOOLS_DATA_DIR / "simulator"
+        default = settings.GPUPOOLS_DATA_DIR / "cluster"
         parser.add_argument("--dir", type=Path, default=default, help=f"the cluster's directory (default {default})")
         actions = parser.add_subparsers(dest="action", required=True)
         actions.add_parser("kinds", help="list what can go wrong")
