@@ -167,7 +167,7 @@ def delete(actor: Actor, pool: NodePool, *, force: bool = False, reason: str = "
         if not force:
             raise Conflict(
                 f"{pool.name} has {nodes} nodes; deleting it releases their machines. "
-                "Scale it to 0 first, or delete it by force.",
+                "Scale it to 0 first, or have the machines of its nodes released with it (force).",
                 code="has-nodes",
                 nodes=nodes,
             )

@@ -10,8 +10,11 @@ from functools import wraps
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, resolve_url
 from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 
 from gpupools.errors import Conflict, ConsoleError, Invalid, Missing, NotAllowed, Refused, Unreachable
 from gpupools.models import Cluster
@@ -45,6 +48,30 @@ def page(view: View) -> View:
             return show_error(request, error)
 
     return never_cache(login_required(guarded))
+
+
+def taker(home: str, *names: str) -> Callable[[View], View]:
+    """Make a view a page that only takes a form, which stands on page ``home`` (``names``: its address's parts).
+
+    Whoever comes by GET (after signing in, by reloading, by hand) is sent home, and whatever such a page links to
+    or asks for again is home too: an address that only takes forms is nowhere to go back to.
+    """
+
+    def decorate(view: View) -> View:
+        guarded = page(view)
+
+        @wraps(view)
+        def taking(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            request.console_home = resolve_url(home, **{name: kwargs[name] for name in names})
+            if request.method != "POST":
+                return redirect(request.console_home)
+            if not request.user.is_authenticated:
+                return redirect_to_login(request.console_home)
+            return guarded(request, *args, **kwargs)
+
+        return require_http_methods(["GET", "HEAD", "POST"])(taking)
+
+    return decorate
 
 
 def show_error(request: HttpRequest, error: ConsoleError) -> HttpResponse:

@@ -109,7 +109,8 @@ function startRefresh() {
 async function refresh() {
   let page;
   try {
-    const answer = await fetch(window.location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
+    // A form that was refused is shown at an address that only takes forms.
+    const answer = await fetch(document.body.dataset.page || window.location.href, { headers: { Accept: "text/html" }, redirect: "manual" });
     if (!answer.ok) return false;
     page = new DOMParser().parseFromString(await answer.text(), "text/html");
   } catch {

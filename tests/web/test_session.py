@@ -38,7 +38,8 @@ def test_a_wrong_password_is_said_and_the_name_is_kept(client: Client, people: d
 
 def test_signing_out_is_a_form_and_is_written_down(visitor: Visitor) -> None:
     browser = visitor(Role.VIEWER)
-    assert browser.get("/sign-out/").status_code == 405
+    assert browser.get("/sign-out/")["Location"] == "/"
+    assert browser.get("/password/").status_code == 200, "looking at it ends nothing"
     answer = browser.post("/sign-out/")
     assert "You are signed out." in Page(browser.get(answer["Location"]).content.decode()).text
     assert browser.get("/audit/").status_code == 302

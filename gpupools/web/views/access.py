@@ -10,18 +10,20 @@ from django.contrib import messages
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.errors import Missing
 from gpupools.models import ApiToken, AuditEntry, Cluster, Grant, Role, User
 from gpupools.services import audit, tokens, users
-from gpupools.web.door import actor_of, page
+from gpupools.web.door import actor_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.paging import page_of
 from gpupools.web.shell import show
+from gpupools.web.views.confirming import Question, confirm
 
 ROWS_PER_PAGE = 50
 LIFETIMES = (
@@ -42,7 +44,7 @@ class TokenForm(ConsoleForm):
         label=gettext_lazy("Role"),
         choices=Role.choices,
         initial=Role.VIEWER,
-        help_text=gettext_lazy("A cap: the token never may more than you may."),
+        help_text=gettext_lazy("A cap: a token is never allowed more than you are."),
     )
     lifetime = forms.ChoiceField(label=gettext_lazy("Expires after"), choices=LIFETIMES, initial="90", required=False)
 
@@ -102,8 +104,7 @@ def api_tokens(request: HttpRequest) -> HttpResponse:
     return show(request, "tokens.html", context, status=status_of(form))
 
 
-@require_POST
-@page
+@taker("web:tokens")
 def revoke_token(request: HttpRequest, pk: int) -> HttpResponse:
     """End one of one's tokens."""
     found = ApiToken.objects.filter(user=request.user, pk=pk).first()
@@ -141,28 +142,65 @@ def people(request: HttpRequest) -> HttpResponse:
     return show(request, "users.html", context, status=max(status_of(user_form), status_of(grant_form)))
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @page
 def revoke_grant(request: HttpRequest, pk: int) -> HttpResponse:
-    """Take a grant away."""
+    """Take a grant away, after a page that says what it ends."""
     actor_of(request).require(Role.ADMIN)
     found = Grant.objects.select_related("user", "cluster").filter(pk=pk).first()
     if found is None:
         raise Missing(_("There is no such grant."))
-    users.revoke(actor_of(request), found)
+    names = {
+        "user": found.user.username,
+        "role": found.get_role_display(),
+        "where": found.cluster.name if found.cluster else _("every cluster"),
+    }
+    question = Question(
+        nav="users",
+        title=_("Take %(role)s on %(where)s from %(user)s") % names,
+        consequences=[
+            _("%(user)s may do nothing there any more that only this role allowed, from the next click on.") % names,
+            _("Tokens of %(user)s lose the same rights.") % names,
+            _("What %(user)s has started runs on.") % names,
+        ],
+        button=_("Take the role away"),
+        back=reverse("web:users"),
+        keep=_("Keep the role"),
+    )
+    if answer := confirm(request, question, lambda: users.revoke(actor_of(request), found)):
+        return answer
     messages.success(request, _("The role is taken away."))
     return redirect("web:users")
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @page
 def switch_user(request: HttpRequest, pk: int) -> HttpResponse:
-    """Let an account sign in, or not."""
+    """Let an account sign in; or not, after a page that says what it ends."""
     actor_of(request).require(Role.ADMIN)
     found = User.objects.filter(pk=pk).first()
     if found is None:
         raise Missing(_("There is no such account."))
-    users.set_active(actor_of(request), found, active=request.POST.get("active") == "yes")
+    names = {"user": found.username}
+    if request.method == "POST" and request.POST.get("active") == "yes":
+        users.set_active(actor_of(request), found, active=True)
+        messages.success(request, _("%(user)s may sign in again.") % names)
+        return redirect("web:users")
+    question = Question(
+        nav="users",
+        title=_("Switch off the account %(user)s") % names,
+        consequences=[
+            _("%(user)s is signed out everywhere with the next click, and cannot sign in any more.") % names,
+            _("Tokens of %(user)s stop working.") % names,
+            _("Grants are kept: switched on again, the account may what it may now."),
+        ],
+        button=_("Switch %(user)s off") % names,
+        back=reverse("web:users"),
+        keep=_("Keep it on"),
+    )
+    if answer := confirm(request, question, lambda: users.set_active(actor_of(request), found, active=False)):
+        return answer
+    messages.success(request, _("%(user)s is switched off.") % names)
     return redirect("web:users")
 
 

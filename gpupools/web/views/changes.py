@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.changes import Move, State, moves_from
 from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy
@@ -19,7 +19,7 @@ from gpupools.errors import ConsoleError, Missing
 from gpupools.models import ModeChange, Role
 from gpupools.services import changes, flights
 from gpupools.services.access import Actor
-from gpupools.web.door import actor_of, cluster_of, page
+from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.lines import OPEN_STATES, component_states, mode_choices, needs_of
 from gpupools.web.paging import page_of
@@ -205,8 +205,7 @@ ACTIONS: dict[str, tuple[Callable[..., ModeChange], bool, str]] = {
 }
 
 
-@require_POST
-@page
+@taker("web:change", "pk")
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
     """Approve, reject, withdraw, retry, pause or abandon, as the button says."""
     change, form = _change_of(request, pk), DecisionForm(request.POST)

@@ -10,9 +10,10 @@ from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.utils.translation import gettext_lazy, ngettext
+from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.placement import Preview, Verdict
 from gpupools.errors import ConsoleError, Missing
@@ -24,6 +25,7 @@ from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.lines import Fresh, node_lines
 from gpupools.web.paging import page_of
 from gpupools.web.shell import show
+from gpupools.web.views.confirming import Question, confirm
 
 ROWS_PER_PAGE = 50
 BLANK = """apiVersion: batch/v1
@@ -257,11 +259,40 @@ def detail(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
     return show(request, "job.html", context)
 
 
-@require_POST
+def _ends_with(submission: Submission, outcome: jobs.Outcome) -> list[str]:
+    """Say what deleting a submission's object ends, and that nothing brings it back."""
+    alive = sum(not row.pod.finished for row in outcome.pods)
+    if submission.kind == "Job":
+        first = ngettext(
+            "The Job goes with its pods; %(count)s of them has not ended yet and is told to end now.",
+            "The Job goes with its pods; %(count)s of them have not ended yet and are told to end now.",
+            alive,
+        ) % {"count": alive}
+    else:
+        first = _("The pod is told to end now.") if alive else _("The pod has ended already; its record goes.")
+    last = _("Nothing starts it again, and its log can no longer be read. The manifest stays here.")
+    return [first, last]
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
 @page
 def delete(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
-    """Delete the object that a submission made."""
-    _here, submission = _submission_of(request, cluster, pk)
-    jobs.delete(actor_of(request), submission)
+    """Delete the object that a submission made, after a page that says which pods end with it."""
+    actor, (here, submission) = actor_of(request), _submission_of(request, cluster, pk)
+    actor.require(Role.OPERATOR, here, submission.namespace)
+    outcome = jobs.outcome(submission, allocation.current(here))
+    home = reverse("web:job", args=(here.name, submission.pk))
+    names = {"what": f"{submission.kind} {submission.namespace}/{submission.name}"}
+    question = Question(
+        nav="jobs",
+        title=_("Delete %(what)s") % names,
+        consequences=_ends_with(submission, outcome),
+        button=_("Delete %(what)s") % names,
+        back=home,
+        keep=_("Keep it"),
+        pods=outcome.pods if submission.kind == "Job" else (),
+    )
+    if answer := confirm(request, question, lambda: jobs.delete(actor, submission)):
+        return answer
     messages.success(request, _("%(what)s is being deleted.") % {"what": str(submission)})
     return redirect("web:job", cluster, pk)

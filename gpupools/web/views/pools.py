@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.instances import INSTANCE_TYPES
 from gpupools.domain.labels import EFFECTS
@@ -19,7 +19,7 @@ from gpupools.errors import Missing
 from gpupools.models import Cluster, NodePool, Role
 from gpupools.services import diagnosing, nodes, pools
 from gpupools.services.access import Actor
-from gpupools.web.door import actor_of, cluster_of, page
+from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, LabelsField, TaintsField, WordsField, attempt, status_of
 from gpupools.web.lines import Fresh, PoolLine, mode_choices, node_lines, pool_lines
 from gpupools.web.shell import show
@@ -240,8 +240,7 @@ def _as_tuple(taint: dict[str, str]) -> tuple[str, str, str]:
     return taint["key"], taint.get("value", ""), taint.get("effect", "")
 
 
-@require_POST
-@page
+@taker("web:pool", "cluster", "name")
 def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Write free labels and taints."""
     pool = pool_of(request, cluster, name)
@@ -252,8 +251,7 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     return _detail(request, pool, status=400, edit_form=form)
 
 
-@require_POST
-@page
+@taker("web:pool", "cluster", "name")
 def scale(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Set how many machines the pool shall have."""
     pool = pool_of(request, cluster, name)

@@ -14,11 +14,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.services import users
 from gpupools.services.access import Actor
-from gpupools.web.door import actor_of, page
+from gpupools.web.door import actor_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.shell import THEME_COOKIE, THEMES, frame, show
 
@@ -88,8 +88,7 @@ def safe_address(request: HttpRequest, address: str) -> str:
     return address if ok else resolve_url("web:home")
 
 
-@require_POST
-@page
+@taker("web:home")
 def sign_out(request: HttpRequest) -> HttpResponse:
     """End the session."""
     users.signed_out(Actor(request.user))
@@ -125,9 +124,11 @@ def password(request: HttpRequest) -> HttpResponse:
     return show(request, "password.html", {"nav": "", "form": form}, status=status_of(form))
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def theme(request: HttpRequest) -> HttpResponse:
     """Remember light, dark or the system's choice in a cookie."""
+    if request.method != "POST":
+        return redirect("web:home")
     response = redirect(safe_address(request, request.POST.get("next", "")))
     chosen = request.POST.get("theme", "")
     if chosen in THEMES:
