@@ -32,7 +32,7 @@ class Clock:
         """Return nanoseconds since the epoch, as the scheduler's annotations count."""
         return time.time_ns()
 
-    def later(self, delay_seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
+    def later(self, delay_seconds: float, callback: Callable[[], None]) -> asyncio.Handle:
         """Call back after a simulated delay."""
         return asyncio.get_running_loop().call_later(max(0.0, delay_seconds) / self.speed, callback)
 
