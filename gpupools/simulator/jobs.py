@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gpupools.simulator import jobpolicies as policies
 from gpupools.simulator.clock import Clock, parse_stamp
 from gpupools.simulator.errors import ApiError
 from gpupools.simulator.journal import DELETED, Event
@@ -26,13 +27,15 @@ from gpupools.simulator.records import (
 from gpupools.simulator.store import Store
 
 TRACKING = "batch.kubernetes.io/job-tracking"
-INDEX = "batch.kubernetes.io/job-completion-index"
+# What a Job is on its way to, until the last of its pods is gone -> the end that it comes to then.
+_ENDS = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 _FIRST_BACKOFF_SECONDS = 10.0
 _LAST_BACKOFF_SECONDS = 360.0
 _RETRY_SECONDS = 5.0  # after the API server refused a pod
 _BURST = 500  # pods made in one go
 
 _JOB, _STRAY = "job", "stray"
+_INDEX_SETS = ("completedIndexes", "failedIndexes")
 
 Key = tuple[str, str, str]
 
@@ -101,11 +104,10 @@ class JobController:
         if job["metadata"].get("deletionTimestamp"):
             _release(self._store, pods)
             return None
+        status["conditions"] = [dict(condition) for condition in status.get("conditions") or ()]
         self._count(job, pods, status, counting=not over and not suspended)
         if over:
             return self._after_the_end(job)
-        status.setdefault("conditions", [])
-        status["conditions"] = [dict(condition) for condition in status["conditions"]]
         again = None
         if suspended:
             self._suspend(job, pods, status)
@@ -118,25 +120,42 @@ class JobController:
 
     def _count(self, job: Object, pods: list[Object], status: dict[str, Any], *, counting: bool) -> None:
         """Move ended pods from the finalizer's care into the status's numbers, written before they are let go."""
-        ended = [pod for pod in pods if TRACKING in (pod["metadata"].get("finalizers") or ()) and _counts_as_ended(pod)]
+        spec = job["spec"]
+        tracked = [pod for pod in pods if TRACKING in (pod["metadata"].get("finalizers") or ())]
+        ended = [pod for pod in tracked if policies.counts_as_ended(spec, pod)]
         if not ended:
             return
         if counting:
-            indexes = set(_indexes(status.get("completedIndexes", "")))
+            done, failed = (set(policies.indexes(status.get(name, ""))) for name in _INDEX_SETS)
             for pod in ended:
+                index = policies.index_of(pod)
                 if (pod.get("status") or {}).get("phase") == "Succeeded":
-                    index = _index_of(pod)
-                    if index is not None and index in indexes:
+                    if index is not None and index in done:
                         continue
                     if index is not None:
-                        indexes.add(index)
+                        done.add(index)
                     status["succeeded"] = status.get("succeeded", 0) + 1
-                else:
-                    status["failed"] = status.get("failed", 0) + 1
-            if indexes:
-                status["completedIndexes"] = _ranges(indexes)
+                elif self._count_failure(spec, pod, status) and index is not None and index not in done:
+                    failed.add(index)
+            for name, found in zip(_INDEX_SETS, (done, failed), strict=True):
+                if found or name in status:
+                    status[name] = policies.ranges(found)
             self._write(job, status)
         _release(self._store, ended)
+
+    def _count_failure(self, spec: Object, pod: Object, status: dict[str, Any]) -> bool:
+        """Count a failed pod as the Job's policy wants it; return whether its index has failed for good."""
+        action, why = policies.verdict(spec, pod)
+        if action == policies.IGNORE:
+            return False
+        status["failed"] = status.get("failed", 0) + 1
+        if action == policies.FAIL_JOB and not _on_its_way(status):
+            self._say(status, "FailureTarget", "PodFailurePolicy", why)
+        limit = spec.get("backoffLimitPerIndex")
+        if limit is None:
+            return False
+        failures = int((pod["metadata"].get("annotations") or {}).get(policies.INDEX_FAILURES, "0")) + 1
+        return action == policies.FAIL_INDEX or failures > limit
 
     # The three ways of a Job
 
@@ -146,30 +165,25 @@ class JobController:
                 self._delete(job, pod)
         if not condition_is(status, "Suspended"):
             self._recorder.event(job, NORMAL, "Suspended", "Job suspended", component=self.name)
-        stamp = self._clock.stamp()
-        set_condition(
-            status, "Suspended", "True", stamp, reason="JobSuspended", message="Job suspended", lastProbeTime=stamp
-        )
+        self._say(status, "Suspended", "JobSuspended", "Job suspended")
         status.pop("startTime", None)
         status.update(active=0, ready=0, terminating=0)
 
     def _drive(self, job: Object, pods: list[Object], status: dict[str, Any]) -> float | None:
-        spec, stamp = job["spec"], self._clock.stamp()
+        spec = job["spec"]
         if condition_is(status, "Suspended"):
-            set_condition(
-                status, "Suspended", "False", stamp, reason="JobResumed", message="Job resumed", lastProbeTime=stamp
-            )
+            self._say(status, "Suspended", "JobResumed", "Job resumed", value="False")
             self._recorder.event(job, NORMAL, "Resumed", "Job resumed", component=self.name)
-        status.setdefault("startTime", stamp)
+        status.setdefault("startTime", self._clock.stamp())
         active = [pod for pod in pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
-        succeeded, failed = status.get("succeeded", 0), status.get("failed", 0)
         again = None
-        if why := self._failure(job, active, failed, status["startTime"]):
-            self._end(job, active, status, "Failed", *why)
-            active = []
-        elif self._complete(spec, active, succeeded):
-            message = "Reached expected number of succeeded pods"
-            self._end(job, active, status, "Complete", "CompletionsReached", message)
+        if not _on_its_way(status):
+            if why := self._failure(job, active, status):
+                self._say(status, "FailureTarget", *why)
+            elif why := self._success(spec, active, status):
+                self._say(status, "SuccessCriteriaMet", *why)
+        if _on_its_way(status):
+            self._end(job, active, status)
             active = []
         else:
             active, again = self._fill(job, pods, active, status)
@@ -179,14 +193,19 @@ class JobController:
         status["uncountedTerminatedPods"] = {}
         return again
 
-    def _complete(self, spec: Object, active: list[Object], succeeded: int) -> bool:
-        completions = spec.get("completions")
-        if completions is None:
-            # A work queue: one success means that the work is done, once the others have ended too.
-            return succeeded > 0 and not active
-        return bool(succeeded >= completions)
+    def _say(self, status: dict[str, Any], type_: str, reason: str, message: str, *, value: str = "True") -> None:
+        stamp = self._clock.stamp()
+        set_condition(status, type_, value, stamp, reason=reason, message=message, lastProbeTime=stamp)
 
-    def _failure(self, job: Object, active: list[Object], failed: int, start: str) -> tuple[str, str] | None:
+    def _success(self, spec: Object, active: list[Object], status: dict[str, Any]) -> tuple[str, str] | None:
+        if why := policies.success(spec, policies.indexes(status.get("completedIndexes", ""))):
+            return "SuccessPolicy", why
+        completions, succeeded = spec.get("completions"), status.get("succeeded", 0)
+        # A work queue: one success means that the work is done, once the others have ended too.
+        done = succeeded > 0 and not active if completions is None else succeeded >= completions
+        return ("CompletionsReached", "Reached expected number of succeeded pods") if done else None
+
+    def _failure(self, job: Object, active: list[Object], status: dict[str, Any]) -> tuple[str, str] | None:
         spec = job["spec"]
         limit = spec.get("backoffLimit", 6)
         restarts = 0
@@ -196,22 +215,31 @@ class JobController:
                 for pod in active
                 for container in (pod.get("status") or {}).get("containerStatuses") or ()
             )
-        if failed > limit or (restarts and restarts > limit):
+        if status.get("failed", 0) > limit or (restarts and restarts > limit):
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         deadline = spec.get("activeDeadlineSeconds")
-        if deadline is not None and self._clock.simulated_seconds_since(start) >= deadline:
+        if deadline is not None and self._clock.simulated_seconds_since(status["startTime"]) >= deadline:
             return "DeadlineExceeded", "Job was active longer than specified deadline"
+        failed_indexes = len(policies.indexes(status.get("failedIndexes", "")))
+        most = spec.get("maxFailedIndexes")
+        if most is not None and failed_indexes > most:
+            return "MaxFailedIndexesExceeded", "Job has exceeded the specified maximal number of failed indexes"
+        if failed_indexes and failed_indexes + status.get("succeeded", 0) >= spec.get("completions", 0):
+            return "FailedIndexes", "Job has failed indexes"
         return None
 
-    def _end(
-        self, job: Object, active: list[Object], status: dict[str, Any], type_: str, reason: str, message: str
-    ) -> None:
-        stamp = self._clock.stamp()
+    def _end(self, job: Object, active: list[Object], status: dict[str, Any]) -> None:
+        """Delete what still runs; the Job ends with the last of its pods."""
         for pod in active:
             self._delete(job, pod)
-        set_condition(status, type_, "True", stamp, reason=reason, message=message, lastProbeTime=stamp)
+        left = [obj for kind, obj in self._store.dependents(job["metadata"]["uid"]) if kind == "Pod"]
+        if any(not finished(pod) for pod in left):
+            return
+        aim = next(entry for entry in status["conditions"] if entry["type"] in _ENDS and entry["status"] == "True")
+        type_, reason, message = _ENDS[aim["type"]], aim["reason"], aim["message"]
+        self._say(status, type_, reason, message)
         if type_ == "Complete":
-            status["completionTime"] = stamp
+            status["completionTime"] = self._clock.stamp()
             self._recorder.event(job, NORMAL, "Completed", "Job completed", component=self.name)
         else:
             self._recorder.event(job, WARNING, reason, message, component=self.name)
@@ -225,13 +253,16 @@ class JobController:
         wanted = spec.get("parallelism", 1)
         completions = spec.get("completions")
         if completions is not None:
-            wanted = min(wanted, completions - succeeded)
+            wanted = min(wanted, completions - succeeded - len(policies.indexes(status.get("failedIndexes", ""))))
         elif succeeded:
             wanted = len(active)
         for pod in active[max(0, wanted) :]:
             self._delete(job, pod)
         active = active[: max(0, wanted)]
         deadline = self._until_deadline(spec, status["startTime"])
+        if spec.get("podReplacementPolicy") == "Failed":
+            # Those on their way out are replaced only when they are gone.
+            wanted -= sum(1 for pod in pods if pod["metadata"].get("deletionTimestamp") and not finished(pod))
         if len(active) >= wanted:
             return active, deadline
         wait = self._backoff(pods, status)
@@ -239,7 +270,10 @@ class JobController:
             return active, wait if deadline is None else min(wait, deadline)
         free_indexes = self._free_indexes(spec, active, status)
         for _ in range(min(wanted - len(active), _BURST)):
-            made = self._make(job, next(free_indexes) if free_indexes is not None else None)
+            index = next(free_indexes, None) if free_indexes is not None else None
+            if free_indexes is not None and index is None:
+                break
+            made = self._make(job, index, pods)
             if made is None:
                 return active, _RETRY_SECONDS
             active = [*active, made]
@@ -262,12 +296,14 @@ class JobController:
     def _free_indexes(self, spec: Object, active: list[Object], status: dict[str, Any]) -> Iterator[int] | None:
         if spec.get("completionMode") != "Indexed":
             return None
-        taken = {_index_of(pod) for pod in active} | set(_indexes(status.get("completedIndexes", "")))
+        taken = {policies.index_of(pod) for pod in active}
+        for name in _INDEX_SETS:
+            taken |= set(policies.indexes(status.get(name, "")))
         return iter([index for index in range(spec.get("completions", 0)) if index not in taken])
 
     # Pods
 
-    def _make(self, job: Object, index: int | None) -> Object | None:
+    def _make(self, job: Object, index: int | None, pods: list[Object]) -> Object | None:
         meta, template = job["metadata"], job["spec"]["template"]
         template_meta = template.get("metadata") or {}
         names = {
@@ -280,7 +316,9 @@ class JobController:
         annotations = dict(template_meta.get("annotations") or {})
         prefix = meta["name"]
         if index is not None:
-            names[INDEX] = annotations[INDEX] = str(index)
+            names[policies.INDEX] = annotations[policies.INDEX] = str(index)
+            if job["spec"].get("backoffLimitPerIndex") is not None:
+                annotations[policies.INDEX_FAILURES] = str(policies.failures_of(index, pods))
             prefix = f"{meta['name']}-{index}"
             env = {"name": "JOB_COMPLETION_INDEX", "value": str(index)}
             containers = [{**container, "env": [*container.get("env", ()), env]} for container in spec["containers"]]
@@ -349,14 +387,8 @@ def _release(store: Store, pods: Iterable[Object]) -> None:
             store.change("Pod", meta["namespace"], meta["name"], edit)
 
 
-def _counts_as_ended(pod: Object) -> bool:
-    """A pod on its way out counts as failed at once, as it may never come to say so itself."""
-    return finished(pod) or bool(pod["metadata"].get("deletionTimestamp"))
-
-
-def _index_of(pod: Object) -> int | None:
-    text = (pod["metadata"].get("annotations") or {}).get(INDEX, "")
-    return int(text) if text.isdigit() else None
+def _on_its_way(status: dict[str, Any]) -> bool:
+    return any(condition_is(status, type_) for type_ in _ENDS)
 
 
 def _ended_at(pod: Object) -> str:
@@ -366,23 +398,3 @@ def _ended_at(pod: Object) -> str:
         if "terminated" in (state := container.get("state") or {})
     ]
     return max(times, key=parse_stamp) if times else str(pod["metadata"]["creationTimestamp"])
-
-
-def _indexes(text: str) -> list[int]:
-    """Read ``0-2,5`` as 0, 1, 2, 5."""
-    indexes: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        indexes.extend(range(int(first), int(last or first) + 1))
-    return indexes
-
-
-def _ranges(indexes: Iterable[int]) -> str:
-    """Write 0, 1, 2, 5 as ``0-2,5``."""
-    runs: list[list[int]] = []
-    for index in sorted(indexes):
-        if runs and index == runs[-1][1] + 1:
-            runs[-1][1] = index
-        else:
-            runs.append([index, index])
-    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)

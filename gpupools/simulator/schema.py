@@ -196,11 +196,21 @@ _TEXT: Mapping[str, str] = {
     """,
     "Job": "metadata ObjectMeta, spec JobSpec, status JobStatus",
     "JobSpec": """
-        parallelism int32, completions int32, activeDeadlineSeconds int64, podFailurePolicy any, successPolicy any,
+        parallelism int32, completions int32, activeDeadlineSeconds int64, podFailurePolicy PodFailurePolicy,
+        successPolicy SuccessPolicy,
         backoffLimit int32, backoffLimitPerIndex int32, maxFailedIndexes int32, selector LabelSelector,
         manualSelector bool, template PodTemplateSpec, ttlSecondsAfterFinished int32, completionMode string,
         suspend bool, podReplacementPolicy string, managedBy string
     """,
+    "PodFailurePolicy": "rules []PodFailurePolicyRule",
+    "PodFailurePolicyRule": """
+        action string, onExitCodes PodFailurePolicyOnExitCodesRequirement,
+        onPodConditions []PodFailurePolicyOnPodConditionsPattern
+    """,
+    "PodFailurePolicyOnExitCodesRequirement": "containerName string, operator string, values []int32",
+    "PodFailurePolicyOnPodConditionsPattern": "type string, status string",
+    "SuccessPolicy": "rules []SuccessPolicyRule",
+    "SuccessPolicyRule": "succeededIndexes string, succeededCount int32",
     "DaemonSet": "metadata ObjectMeta, spec DaemonSetSpec, status DaemonSetStatus",
     "DaemonSetSpec": """
         selector LabelSelector, template PodTemplateSpec, updateStrategy DaemonSetUpdateStrategy,

@@ -15,12 +15,12 @@ from gpupools.simulator.problems import (
     Problems,
     forbidden,
     immutable,
-    not_below_zero,
     required,
     shown,
     unsupported,
     wrong,
 )
+from gpupools.simulator.validationjobs import check_job, check_job_update
 from gpupools.simulator.validationpods import check_labels, check_pod, check_pod_update, check_template
 
 ANNOTATIONS_LIMIT_BYTES = 256 * 1024
@@ -126,59 +126,6 @@ def _check_finalizers(finalizers: list[str], problems: Problems) -> None:
 def _map(holder: Any, key: str) -> Object:
     found = holder.get(key) if isinstance(holder, dict) else None
     return found if isinstance(found, dict) else {}
-
-
-def _check_job(job: Object, problems: Problems) -> None:
-    spec = _map(job, "spec")
-    for field in (
-        "parallelism",
-        "completions",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "ttlSecondsAfterFinished",
-    ):
-        not_below_zero(spec.get(field), f"spec.{field}", problems)
-    mode = spec.get("completionMode")
-    if mode not in ("NonIndexed", "Indexed"):
-        problems.add(unsupported("spec.completionMode", mode, ("Indexed", "NonIndexed")))
-    elif mode == "Indexed" and spec.get("completions") is None:
-        problems.add(required("spec.completions", "when completion mode is Indexed"))
-    template = _map(spec, "template")
-    if not spec.get("manualSelector"):
-        wanted = {"batch.kubernetes.io/controller-uid": job["metadata"]["uid"]}
-        if _map(spec, "selector").get("matchLabels") != wanted and template:
-            problems.add(wrong("spec.selector", spec.get("selector"), "`selector` not auto-generated"))
-    check_template(template, "spec.template", problems, restart=("OnFailure", "Never"), required_text=True)
-
-
-def _check_job_update(job: Object, old: Object, problems: Problems) -> None:
-    new, before = _map(job, "spec"), _map(old, "spec")
-    for field in ("parallelism", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished"):
-        not_below_zero(new.get(field), f"spec.{field}", problems)
-    same_size = new.get("completions") == before.get("completions")
-    elastic = new.get("completionMode") == "Indexed" and new.get("completions") == new.get("parallelism")
-    if not same_size and not elastic:
-        problems.add(immutable("spec.completions", new.get("completions")))
-    for field in ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy"):
-        if new.get(field) != before.get(field):
-            problems.add(immutable(f"spec.{field}", new.get(field)))
-    started = _map(old, "status").get("startTime")
-    template, template_before = new.get("template"), before.get("template")
-    if before.get("suspend") and not started:
-        # A Job that never ran may still be told where to run.
-        template, template_before = _without_placement(template), _without_placement(template_before)
-    if template != template_before:
-        problems.add(immutable("spec.template", new.get("template")))
-
-
-def _without_placement(template: Any) -> Any:
-    spec = {
-        key: value
-        for key, value in _map(template, "spec").items()
-        if key not in ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-    }
-    meta = {key: value for key, value in _map(template, "metadata").items() if key not in ("labels", "annotations")}
-    return {"metadata": meta, "spec": spec}
 
 
 def _check_daemonset(daemonset: Object, problems: Problems) -> None:
@@ -341,7 +288,7 @@ _CHECKS: dict[str, Callable[[Object, Problems], None]] = {
     "ConfigMap": _check_config_map,
     "DaemonSet": _check_daemonset,
     "Event": _check_event,
-    "Job": _check_job,
+    "Job": check_job,
     "Lease": _check_lease,
     "Node": _check_node,
     "Pod": check_pod,
@@ -352,7 +299,7 @@ _CHECKS: dict[str, Callable[[Object, Problems], None]] = {
 _UPDATE_CHECKS: dict[str, Callable[[Object, Object, Problems], None]] = {
     "ConfigMap": _check_config_map_update,
     "DaemonSet": _check_daemonset_update,
-    "Job": _check_job_update,
+    "Job": check_job_update,
     "Lease": lambda new, _, problems: _check_lease(new, problems),
     "Node": _check_node_update,
     "Pod": check_pod_update,
