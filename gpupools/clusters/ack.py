@@ -235,6 +235,40 @@ class AckClient:
         answer = self._call(call, self._cluster_id, request)
         return Started(task_id=answer.body.task_id or "")
 
+    def newest(self, name: str) -> str:
+        """Return the version that an upgrade of an add-on leads to: the newest that this cluster may have."""
+        request = models.DescribeAddonRequest(cluster_id=self._cluster_id)
+        body = self._call(self._client.describe_addon_with_options, name, request, missing="addon-not-found").body
+        newer = [each.version for each in body.newer_versions or () if each.upgradable and each.version]
+        return str(newer[-1] if newer else body.version or "")
+
+    def upgrade(self, name: str, version: str, *, config: str = "") -> Started:
+        """Upgrade an add-on; see the port. One on its way is waited for, and none is started beside it."""
+        there = self._addon(name)
+        if there is None:
+            raise Refused(f"{name} is not installed as an add-on.", code="addon-not-found")
+        if there.state != "active":
+            return Started(task_id=self._running_task(_ADDON_TASKS))
+        if there.version == version:
+            return Started()
+        wanted = models.UpgradeClusterAddonsRequestBody(
+            component_name=name, version=there.version, next_version=version, config=config or None
+        )
+        call = self._client.upgrade_cluster_addons_with_options
+        answer = self._call(call, self._cluster_id, models.UpgradeClusterAddonsRequest(body=[wanted]))
+        return Started(task_id=answer.body.task_id or "")
+
+    def configure(self, name: str, config: str) -> None:
+        """Write an add-on's configuration."""
+        call = self._client.modify_cluster_addon_with_options
+        self._call(call, self._cluster_id, name, models.ModifyClusterAddonRequest(config=config), empty=True)
+
+    def configuration(self, name: str) -> str:
+        """Return an add-on's configuration as ACK keeps it."""
+        call = self._client.get_cluster_addon_instance_with_options
+        answer = self._call(call, self._cluster_id, name, missing="addon-not-found")
+        return answer.body.config or ""
+
     # -- The cluster
 
     def cluster(self) -> ClusterFacts:
@@ -298,8 +332,8 @@ class AckClient:
                 return None
             raise
 
-    def _call(self, call: Callable[..., Any], *arguments: Any, missing: str = "not-found") -> Any:
-        """Make one call, once. ``missing`` is the code of a 404."""
+    def _call(self, call: Callable[..., Any], *arguments: Any, missing: str = "not-found", empty: bool = False) -> Any:
+        """Make one call, once. ``missing`` is the code of a 404; ``empty``: the answer may have no body."""
         try:
             answer = call(*arguments, {}, self._runtime)
         except AlibabaCloudException as error:
@@ -310,7 +344,7 @@ class AckClient:
             raise Invalid(f"The ACK SDK does not take this request: {cut(str(error))}") from None
         except (AttributeError, TypeError, KeyError, ValueError):
             raise _unreadable() from None
-        if answer.body is None:
+        if not empty and getattr(answer, "body", None) is None:
             raise _unreadable()
         return answer
 

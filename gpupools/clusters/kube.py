@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from gpupools.clusters import paths, translate
+from gpupools.clusters.answers import Review, Rules, Secrets, Version
 from gpupools.clusters.channel import APPLY_PATCH, MERGE_PATCH, Channel, Query
 from gpupools.clusters.listing import list_all
 from gpupools.clusters.port import ApplyResult, Connection
 from gpupools.domain import wire
-from gpupools.domain.abilities import Ability, Grant, abilities
+from gpupools.domain.abilities import Ability, abilities
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import FIELD_MANAGER, OP_LABEL
+from gpupools.domain.releases import SECRET_TYPE, HelmRelease, latest, release
 from gpupools.domain.reports import CardReport, by_node, with_reports
 from gpupools.errors import Conflict, Invalid, Refused, Unreachable
 
@@ -29,36 +31,6 @@ _TRIES = 6  # of a patch against a node that its kubelet keeps changing
 _log = logging.getLogger(__name__)
 
 Shape = TypeVar("Shape")
-
-
-class _Version(msgspec.Struct, rename="camel"):
-    git_version: str = ""
-
-
-class _Review(msgspec.Struct):
-    class Verdict(msgspec.Struct):
-        allowed: bool = False
-
-    status: Verdict = msgspec.field(default_factory=Verdict)
-
-
-class _Rule(msgspec.Struct, rename="camel"):
-    verbs: list[str] | None = None
-    api_groups: list[str] | None = None
-    resources: list[str] | None = None
-    resource_names: list[str] | None = None
-
-    def grant(self) -> Grant:
-        parts = (self.verbs, self.api_groups, self.resources, self.resource_names)
-        return Grant(*(tuple(part or ()) for part in parts))
-
-
-class _Rules(msgspec.Struct):
-    class Verdict(msgspec.Struct, rename="camel"):
-        resource_rules: list[_Rule] | None = None
-        incomplete: bool = False
-
-    status: Verdict = msgspec.field(default_factory=Verdict)
 
 
 class _Object(msgspec.Struct):
@@ -92,7 +64,7 @@ class KubeClient:
 
     def version(self) -> str:
         """Return the server's version, such as ``v1.32.1``."""
-        version = _decode(self._channel.request("GET", "/version"), _Version)
+        version = _decode(self._channel.request("GET", "/version"), Version)
         return version.git_version
 
     def nodes(self) -> list[GpuNode]:
@@ -144,7 +116,7 @@ class KubeClient:
             if error.data.get("status") in {404, 405}:
                 return True
             raise
-        return _decode(data, _Review).status.allowed
+        return _decode(data, Review).status.allowed
 
     def abilities(self) -> list[Ability]:
         """Ask what our identity may do, and return which functions of the console that leaves.
@@ -158,7 +130,7 @@ class KubeClient:
             "spec": {"namespace": "kube-system"},
         }
         path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
-        verdict = _decode(self._channel.request("POST", path, body=body), _Rules).status
+        verdict = _decode(self._channel.request("POST", path, body=body), Rules).status
         grants = [rule.grant() for rule in verdict.resource_rules or ()]
         return abilities(grants, ask=(lambda need: self.may(*need)) if verdict.incomplete else None)
 
@@ -199,6 +171,37 @@ class KubeClient:
             return after.result("created")
         same = before.metadata.resource_version == after.metadata.resource_version
         return after.result("unchanged" if same else "changed")
+
+    def rehearse(self, manifest: Mapping[str, Any]) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+        """Apply without writing; see the port. Fields that another manager owns raise Conflict."""
+        body, collection, name = _stamped(manifest, "rehearsal")
+        path = f"{collection}/{paths.segment(name)}"
+        before = self._get(path)
+        query = [("fieldManager", FIELD_MANAGER), ("fieldValidation", "Strict"), ("force", "false"), ("dryRun", "All")]
+        after = self._channel.request("PATCH", path, query=query, body=body, content_type=APPLY_PATCH)
+        return None if before is None else _decode(before, dict), _decode(after, dict)
+
+    def helm_releases(self, namespace: str) -> dict[str, HelmRelease]:
+        """Return the Helm releases of a namespace at their latest revision, by name.
+
+        Without the right to list secrets there is none to be seen, which is not an error.
+        """
+        path = f"/api/v1/namespaces/{paths.segment(namespace)}/secrets"
+        query = [("fieldSelector", f"type={SECRET_TYPE}"), ("labelSelector", "owner=helm")]
+        try:
+            listed = _decode(self._channel.request("GET", path, query=query), Secrets)
+        except Refused as error:
+            _log.info("Helm releases cannot be read: %s", error.code)
+            return {}
+        found = (
+            release(
+                each.metadata.name or "",
+                status=(each.metadata.labels or {}).get("status", ""),
+                payload=(each.data or {}).get("release", ""),
+            )
+            for each in listed.items or ()
+        )
+        return latest(each for each in found if each is not None)
 
     def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Delete in the background; False when it was not there."""

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from gpupools.domain.abilities import Ability
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import Mode, PlacementPolicy
+from gpupools.domain.releases import HelmRelease
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +158,11 @@ class Kubernetes(Protocol):
     def apply(self, manifest: Mapping[str, Any], *, op_id: str) -> ApplyResult:
         """Server-side apply as field manager ``gpupools``."""
 
+    def rehearse(self, manifest: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Mapping[str, Any]]:
+        """Return the object as it is (None: not there) and as applying would leave it; nothing is written."""
+
+    def helm_releases(self, namespace: str) -> dict[str, HelmRelease]: ...
+
     def delete(self, kind: str, namespace: str, name: str) -> bool:
         """Delete in the background (dependants too); False when it was not there."""
 
@@ -224,6 +230,16 @@ class AddonProvider(Protocol):
         """Raises Refused with code ``addon-not-found`` where the API does not know the add-on."""
 
     def uninstall(self, name: str) -> Started: ...
+    def newest(self, name: str) -> str:
+        """Return the version that an upgrade would lead to; raises Refused (``addon-not-found``) like ``install``."""
+
+    def upgrade(self, name: str, version: str, *, config: str = "") -> Started:
+        """Upgrade an add-on; one that has this version counts as done."""
+
+    def configure(self, name: str, config: str) -> None:
+        """Write an add-on's configuration, a JSON object as text; what runs may be restarted by that."""
+
+    def configuration(self, name: str) -> str: ...
     def task(self, task_id: str) -> TaskFacts: ...
     def cluster(self) -> ClusterFacts: ...
     def kubeconfig(self) -> str: ...

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gpupools.domain.gpus import Workload
+from gpupools.domain.gpus import GpuNode, Pod, Workload
 from gpupools.domain.modes import MODES, Component, Mode
+from gpupools.domain.releases import HelmRelease
 
 NAMESPACE = "kube-system"
 
@@ -133,8 +134,13 @@ class ComponentVerdict(msgspec.Struct, frozen=True):
         return self.state in {"installed", "degraded"}
 
 
-def verdict(name: Component, workloads: Iterable[Workload], addons: Iterable[AddonSeen] = ()) -> ComponentVerdict:
-    """Judge a component by its add-on entry and its DaemonSets in kube-system, either of which may be missing.
+def verdict(
+    name: Component,
+    workloads: Iterable[Workload],
+    addons: Iterable[AddonSeen] = (),
+    releases: Mapping[str, HelmRelease] | None = None,
+) -> ComponentVerdict:
+    """Judge a component by its add-on entry, its Helm release and its DaemonSets in kube-system; any may be missing.
 
     ACK does not list ack-ai-installer among add-ons everywhere, so the DaemonSets count for themselves.
     """
@@ -146,18 +152,27 @@ def verdict(name: Component, workloads: Iterable[Workload], addons: Iterable[Add
         if workload.kind == "DaemonSet" and workload.namespace == NAMESPACE and workload.name in wanted
     }
     addon = next((addon for addon in addons if addon.name == name), None)
-    found_by = " and ".join(word for word, there in (("add-on", addon), ("DaemonSets", found)) if there)
-    if not addon and not found:
+    helm = (releases or {}).get(name)
+    found_by = " and ".join(
+        word for word, there in (("add-on", addon), ("Helm release", helm), ("DaemonSets", found)) if there
+    )
+    if not addon and not found and (helm is None or helm.status in {"uninstalled", "superseded"}):
         return ComponentVerdict(name, "absent", detail=facts.without_it)
     desired = sum(workload.wanted for workload in found.values())
     ready = sum(workload.ready for workload in found.values())
-    version = addon.version if addon else _version(found.values())
+    version = addon.version if addon else (helm.version if helm else "") or _version(found.values())
     missing = sorted(wanted - set(found))
     unready = sorted(w.name for w in found.values() if w.ready < w.wanted)
     if addon and addon.state == "deleting":
         state, detail = "removing", "The add-on is being removed."
     elif addon and addon.state.startswith("fail"):
         state, detail = "failed", "The provider reports that the add-on failed."
+    elif helm and helm.status == "uninstalling":
+        state, detail = "removing", f"Helm is removing release {helm.name}."
+    elif helm and helm.status == "failed":
+        state, detail = "failed", f"Helm reports that revision {helm.revision} of release {helm.name} failed."
+    elif helm and not found:
+        state, detail = "installing", f"Helm release {helm.name} is {helm.status}, its DaemonSets are not there yet."
     elif addon and not found:
         state, detail = "installing", "The add-on is there, its DaemonSets are not yet."
     elif unseen := sorted(workload.name for workload in found.values() if not workload.observed):
@@ -180,6 +195,47 @@ def _version(workloads: Iterable[Workload]) -> str:
         if colon and "/" not in tag:
             return tag
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """Whether one DaemonSet of a component does its work on one node, and why not. ``ok`` None: it is starting."""
+
+    node: str
+    daemonset: str
+    ok: bool | None
+    detail: str
+
+
+def node_health(
+    name: Component, nodes: Iterable[GpuNode], pods: Iterable[Pod], workloads: Iterable[Workload]
+) -> list[NodeHealth]:
+    """Look at every node whose mode needs a DaemonSet of the component: is its pod there and ready, and why not."""
+    there = {
+        (pod.node, pod.owner_name): pod
+        for pod in pods
+        if (pod.namespace, pod.owner_kind) == (NAMESPACE, "DaemonSet") and not pod.finished
+    }
+    made = {each.name for each in workloads if (each.kind, each.namespace) == ("DaemonSet", NAMESPACE)}
+    found = []
+    for node in sorted(nodes, key=lambda node: node.name):
+        for daemonset in CATALOGUE[name].daemonsets:
+            if node.is_gpu and node.declared in daemonset.modes:
+                pod = there.get((node.name, daemonset.name))
+                found.append(NodeHealth(node.name, daemonset.name, *_health(node, pod, daemonset.name in made)))
+    return found
+
+
+def _health(node: GpuNode, pod: Pod | None, is_made: bool) -> tuple[bool | None, str]:
+    if pod is None:
+        why = "no pod of it here: see the node's taints" if is_made else "there is no such DaemonSet"
+        return False, why
+    if not node.ready:
+        return False, "the node is not Ready"
+    if pod.ready:
+        return True, f"ready, {pod.restarts} restarts" if pod.restarts else "ready"
+    said = f"{pod.reason}: {pod.message}".strip(": ")
+    return (False, said) if said else (None, f"{pod.phase}, not ready yet")
 
 
 def missing_for(mode: Mode, verdicts: Iterable[ComponentVerdict]) -> tuple[Component, ...]:

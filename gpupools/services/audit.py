@@ -24,6 +24,7 @@ ACTIONS: dict[str, str] = {
     "pool.found": "Found a node pool made elsewhere",
     "pool.gone": "Found a node pool gone",
     "component.install": "Installed a component",
+    "component.upgrade": "Upgraded or configured a component",
     "component.uninstall": "Uninstalled a component",
     "template.create": "Created a job template",
     "template.edit": "Edited a job template",

@@ -4,27 +4,38 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import msgspec
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
 from gpupools import clusters
+from gpupools.domain import componentmanifests
 from gpupools.domain.changes import OPEN
-from gpupools.domain.components import CATALOGUE, FOREIGN, AddonSeen, ComponentVerdict, ForeignComponent, verdict
+from gpupools.domain.components import (
+    CATALOGUE,
+    FOREIGN,
+    NAMESPACE,
+    AddonSeen,
+    ComponentVerdict,
+    ForeignComponent,
+    verdict,
+)
 from gpupools.domain.modes import Component, Mode
 from gpupools.errors import Conflict, Invalid, Refused, Unreachable
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, Push, Role
-from gpupools.services import audit, bell, pushes
+from gpupools.services import audit, bell, componentguards, pushes
 from gpupools.services.access import Actor
 from gpupools.services.credentials import connection_of
 from gpupools.services.gateways import kubernetes_of
 
 logger = logging.getLogger(__name__)
 
-INSTALL, UNINSTALL = "component.install", "component.uninstall"
+INSTALL, UNINSTALL, UPGRADE = "component.install", "component.uninstall", "component.upgrade"
 UNKNOWN = "unknown"
 # registry.example.com:5000/path: a host or host:port, then path parts; neither scheme, tag nor digest.
 _PREFIX = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]{1,5})?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*")
@@ -92,14 +103,8 @@ def present(cluster: Cluster) -> dict[str, bool]:
     return {name.value: name.value in names for name in CATALOGUE}
 
 
-@transaction.atomic
-def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = "") -> Push:
-    """Install a component: as an add-on on ACK, elsewhere (or where ACK has no such add-on) from our manifests.
-
-    ``image_prefix`` says where the images of the manifests are; it is required on plain Kubernetes.
-    """
-    actor.require(Role.OPERATOR, cluster)
-    component = _known(name)
+def checked_prefix(image_prefix: str) -> str:
+    """Return the start of image names, without a slash at its end. Raises Invalid on ``image_prefix``."""
     image_prefix = image_prefix.strip().rstrip("/")
     if image_prefix and (len(image_prefix) > LONGEST_PREFIX or not _PREFIX.fullmatch(image_prefix)):
         raise Invalid.field(
@@ -108,7 +113,25 @@ def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = ""
             found=image_prefix[:80],
             allowed="registry.example.com/path, without scheme, tag and digest",
         )
-    if not image_prefix and cluster.provider == Cluster.Provider.KUBERNETES:
+    return image_prefix
+
+
+@transaction.atomic
+def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = "", manifests: str = "") -> Push:
+    """Install a component: as an add-on on ACK, elsewhere (or where ACK has no such add-on) from manifests.
+
+    ``image_prefix`` says where the images of the catalogue's manifests are; ``manifests`` are an administrator's own
+    instead. One of the two is required on plain Kubernetes.
+    """
+    actor.require(Role.ADMIN if manifests.strip() else Role.OPERATOR, cluster)
+    component = known(name)
+    image_prefix = checked_prefix(image_prefix)
+    documents = (
+        componentmanifests.parse(manifests, component, max_bytes=settings.GPUPOOLS_MAX_MANIFEST_BYTES)
+        if manifests.strip()
+        else []
+    )
+    if not documents and not image_prefix and cluster.provider == Cluster.Provider.KUBERNETES:
         raise Invalid.field(
             "image_prefix",
             "Say which registry has the component's images: nobody but ACK publishes them.",
@@ -123,18 +146,23 @@ def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = ""
         kind=INSTALL,
         cluster=cluster,
         target=target_of(component),
-        payload={"component": component.value, "image_prefix": image_prefix},
+        payload={"component": component.value, "image_prefix": image_prefix, "documents": documents},
     )
     _set(cluster, ComponentVerdict(component.value, ComponentState.State.INSTALLING))
-    audit.record(actor, "component.install", _named(cluster, component), cluster=cluster, image_prefix=image_prefix)
+    audit.record(actor, "component.install", named(cluster, component), cluster=cluster, image_prefix=image_prefix,
+                 objects=[" ".join(filter(None, componentmanifests.identity(each))) for each in documents])  # fmt: skip
     return push
 
 
 @transaction.atomic
-def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str) -> Push:
-    """Uninstall a component. Refused with Conflict, naming them, while pools or open mode changes depend on it."""
+def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str, approved_pods: Sequence[str] = ()) -> Push:
+    """Uninstall a component. Refused with Conflict, naming them, while pools or open mode changes depend on it.
+
+    Refused too (code ``kills-pods``) while pods compute through it that no administrator has approved to end. An
+    installation that still waits is superseded.
+    """
     actor.require(Role.OPERATOR, cluster)
-    component = _known(name)
+    component = known(name)
     if not reason.strip():
         raise Invalid.field("reason", "Say why the component is uninstalled.", code="required")
     if pools := dependents(cluster, component):
@@ -147,15 +175,24 @@ def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str) -> Push
     state = ComponentState.objects.filter(cluster=cluster, name=component).first()
     if state is not None and state.state == ComponentState.State.ABSENT:
         raise Conflict(f"{component.value} is not installed.", code="absent", component=component.value)
+    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Uninstalling")
+    pushes.supersede(cluster, target_of(component), kinds=(INSTALL, UPGRADE), by="an uninstallation")
     push = pushes.enqueue(
         actor,
         kind=UNINSTALL,
         cluster=cluster,
         target=target_of(component),
-        payload={"component": component.value},
+        payload={"component": component.value, "approved_pods": list(approved)},
     )
     _set(cluster, ComponentVerdict(component.value, ComponentState.State.REMOVING))
-    audit.record(actor, "component.uninstall", _named(cluster, component), cluster=cluster, reason=reason.strip())
+    audit.record(
+        actor,
+        "component.uninstall",
+        named(cluster, component),
+        cluster=cluster,
+        reason=reason.strip(),
+        approved_pods=list(approved),
+    )
     return push
 
 
@@ -177,6 +214,7 @@ def check(cluster: Cluster) -> None:
     connection = connection_of(cluster)
     with kubernetes_of(cluster) as kubernetes:
         workloads = kubernetes.workloads()
+        releases = kubernetes.helm_releases(NAMESPACE)
     provider = clusters.addons(connection)
     addons = [AddonSeen(each.name, each.version, each.state) for each in provider.addons()] if provider else []
     moving = dict(
@@ -186,7 +224,7 @@ def check(cluster: Cluster) -> None:
     )
     with transaction.atomic():
         changed = [
-            _set(cluster, _moving(verdict(name, workloads, addons), moving.get(target_of(name), "")))
+            _set(cluster, _moving(verdict(name, workloads, addons, releases), moving.get(target_of(name), "")))
             for name in CATALOGUE
         ]
         if any(changed):
@@ -202,7 +240,8 @@ def check_all() -> None:
             logger.warning("The components of %s were not checked: %s", cluster.name, error.message)
 
 
-def _known(name: str) -> Component:
+def known(name: str) -> Component:
+    """Return a component of the catalogue. Raises Invalid, for another vendor's with what to use instead."""
     if name in CATALOGUE:
         return Component(name)
     instead = next((each.instead for each in FOREIGN if each.name == name), "")
@@ -217,7 +256,7 @@ def _known(name: str) -> Component:
 
 def _moving(found: ComponentVerdict, kind: str) -> ComponentVerdict:
     """While an operation is on its way, its name is the better word for what is half there."""
-    if kind == INSTALL and not (found.state == "installed" and found.desired):
+    if kind in (INSTALL, UPGRADE) and not (found.state == "installed" and found.desired):
         return _as(found, ComponentState.State.INSTALLING)
     if kind == UNINSTALL and found.state != "absent":
         return _as(found, ComponentState.State.REMOVING)
@@ -275,5 +314,6 @@ def _row(cluster: Cluster, name: Component, state: ComponentState | None, push: 
     )
 
 
-def _named(cluster: Cluster, component: Component) -> audit.Named:
+def named(cluster: Cluster, component: Component) -> audit.Named:
+    """Return how the audit names a component of a cluster."""
     return audit.Named("component", component.value, f"{component.value} on {cluster.name}")

@@ -115,6 +115,19 @@ def wake(cluster: Cluster, target: str) -> None:
     bell.ring_push()
 
 
+def supersede(cluster: Cluster, target: str, *, kinds: Collection[str], by: str) -> bool:
+    """End a queued operation that only waits, in the caller's transaction, so that another may take its place.
+
+    One that a worker is carrying out this very moment is left alone: its call may be on the way.
+    """
+    now = timezone.now()
+    waiting = Push.objects.filter(cluster=cluster, target=target, kind__in=kinds, state=Push.State.QUEUED)
+    ended = waiting.filter(Q(lease_until=None) | Q(lease_until__lte=now)).update(
+        state=Push.State.FAILED, error=f"Superseded by {by}.", finished_at=now, lease_until=None, fence=F("fence") + 1
+    )
+    return bool(ended)
+
+
 def claim(*, skip: Collection[int] = ()) -> Push | None:
     """Take the row that has been due longest; None when nothing is due. ``skip``: keys of clusters to leave alone.
 

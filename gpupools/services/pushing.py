@@ -10,6 +10,7 @@ HANDLERS: dict[str, Handler] = {
     "pool.modify": Handler(poolpushes.modify, poolpushes.change_failed),
     "pool.delete": Handler(poolpushes.delete, poolpushes.change_failed),
     components.INSTALL: Handler(componentpushes.install, componentpushes.failed),
+    components.UPGRADE: Handler(componentpushes.upgrade, componentpushes.failed),
     components.UNINSTALL: Handler(componentpushes.uninstall, componentpushes.failed),
     **submissions.HANDLERS,
     **changepushes.HANDLERS,

@@ -108,6 +108,23 @@ def test_what_is_installed_is_not_installed_again_but_what_is_degraded_may_be(ac
 def test_one_operation_on_a_component_at_a_time(ack, operator):
     components.install(operator, ack, "ack-ai-installer")
     with pytest.raises(Conflict) as refusal:
+        components.install(operator, ack, "ack-ai-installer")
+    assert refusal.value.code == "busy"
+
+
+def test_an_uninstallation_supersedes_an_installation_that_only_waits(ack, operator):
+    waiting = components.install(operator, ack, "ack-ai-installer")
+    push = components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
+    waiting.refresh_from_db()
+    assert (waiting.state, waiting.error) == (Push.State.FAILED, "Superseded by an uninstallation.")
+    assert (push.state, push.kind) == (Push.State.QUEUED, "component.uninstall")
+    assert row(ack, "ack-ai-installer").state == "removing"
+
+
+def test_an_installation_that_is_being_carried_out_this_moment_is_not_superseded(ack, operator):
+    components.install(operator, ack, "ack-ai-installer")
+    assert pushes.claim() is not None
+    with pytest.raises(Conflict) as refusal:
         components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
     assert refusal.value.code == "busy"
 

@@ -13,7 +13,7 @@ from gpupools.clusters.port import PoolSpec
 from gpupools.domain.modes import ACK_POOL_LABEL, MODE_LABEL, PLACEMENT_LABEL, Mode, PlacementPolicy
 from gpupools.errors import Conflict, Invalid
 from gpupools.models import AuditEntry, Cluster, NodePool, Push
-from gpupools.services import bootstrap, components, gateways, pools, poolsync, pushes, pushing
+from gpupools.services import allocation, bootstrap, components, gateways, pools, poolsync, pushes, pushing
 from gpupools.services.poolspecs import members
 from tests.services.work import connected, until, work
 from tests.simulator.harness import SimulatorProcess
@@ -241,6 +241,7 @@ def test_components_are_installed_as_add_ons_and_uninstalled_when_nothing_needs_
     assert (shown.state, shown.error) == ("installed", "")
     assert "add-on" in shown.found_by
     assert shown.version
+    allocation.poll(cluster)
     components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it")
     work()
     components.check(cluster)

@@ -12,7 +12,7 @@ from gpupools.domain.gpus import Taint
 from gpupools.domain.modes import MODE_LABEL, OP_LABEL, PLACEMENT_LABEL, POOL_LABEL
 from gpupools.errors import Conflict, Invalid, NotAllowed
 from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, Push
-from gpupools.services import clusters, components, gateways, pools, poolsync, pushes, pushing
+from gpupools.services import allocation, clusters, components, gateways, pools, poolsync, pushes, pushing
 from gpupools.services.access import SYSTEM
 from tests.services.work import connected, node, until, work
 from tests.simulator.harness import SimulatorProcess
@@ -304,6 +304,7 @@ def test_a_component_is_installed_from_manifests_and_removed_again(cluster, oper
     with gateways.kubernetes_of(cluster) as kubernetes:
         (found,) = [each for each in kubernetes.workloads() if each.name == "ack-mps-control"]
     assert found.image == "registry.example.com/gpu/mps-control-daemon"
+    allocation.poll(cluster)
     components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it")
     work()
     with gateways.kubernetes_of(cluster) as kubernetes:

@@ -90,12 +90,79 @@ class ComponentOut(serializers.Serializer[None]):
     checked_at = serializers.DateTimeField(allow_null=True)
     modes = serializers.ListField(child=serializers.CharField())
     pools = serializers.ListField(child=serializers.CharField())
+    restart_kills = serializers.BooleanField(help_text="Whether its restart ends the pods that compute through it.")
+    busy = serializers.CharField(help_text="The operation on its way, empty without one.")
+    error = serializers.CharField(help_text="What the last operation failed with.")
 
 
 class InstallIn(serializers.Serializer[None]):
-    """How to install a component; the image prefix is needed where the add-on API does not know it."""
+    """How to install a component; one of the two is needed where the add-on API does not know it."""
 
     image_prefix = serializers.CharField(max_length=255, required=False, allow_blank=True, default="")
+    manifests = serializers.CharField(
+        max_length=1024 * 1024, required=False, allow_blank=True, default="", trim_whitespace=False,
+        help_text="YAML documents of the component, uploaded by an administrator.",
+    )  # fmt: skip
+
+
+class EndingIn(ReasonIn):
+    """Why something is done that may end pods, and which: all of them are named by who approves that."""
+
+    approved_pods = serializers.ListField(
+        child=serializers.CharField(max_length=320), required=False, default=list, help_text="namespace/name"
+    )
+
+
+class UpgradeIn(EndingIn, InstallIn):
+    """How to upgrade or configure a component."""
+
+    version = serializers.CharField(
+        max_length=64, required=False, allow_blank=True, default="", help_text="Of the add-on; empty: the newest."
+    )
+    config = serializers.CharField(
+        max_length=16 * 1024, required=False, allow_blank=True, default="", help_text="A JSON object, as text."
+    )
+
+
+class OfferOut(serializers.Serializer[None]):
+    """What an upgrade would lead to; empty where the provider offers none."""
+
+    version = serializers.CharField()
+    configuration = serializers.CharField()
+
+
+class ChangeLineOut(serializers.Serializer[None]):
+    """One value that would change; empty: it is not there."""
+
+    path = serializers.CharField()
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class RehearsalOut(serializers.Serializer[None]):
+    """What applying one object would do."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    outcome = serializers.CharField(help_text="created, changed, unchanged or refused")
+    lines = ChangeLineOut(many=True)
+    problem = serializers.CharField()
+
+
+class NodeHealthOut(serializers.Serializer[None]):
+    """Whether one DaemonSet of a component does its work on one node; ``ok`` null: it is starting."""
+
+    node = serializers.CharField()
+    daemonset = serializers.CharField()
+    ok = serializers.BooleanField(allow_null=True)
+    detail = serializers.CharField()
+
+
+class ComponentHealthOut(serializers.Serializer[None]):
+    """A component node by node, and the pods that end when its own do."""
+
+    results = NodeHealthOut(many=True)
+    clients = serializers.ListField(child=serializers.CharField(), help_text="namespace/name")
 
 
 class TaintField(serializers.Serializer[None]):

@@ -13,15 +13,20 @@ from gpupools.api.base import IDEMPOTENCY_KEY, Door
 from gpupools.api.serializers.clusters import (
     ClusterIn,
     ClusterOut,
+    ComponentHealthOut,
     ComponentOut,
     CredentialsIn,
+    EndingIn,
     InstallIn,
+    OfferOut,
     ReasonIn,
+    RehearsalOut,
+    UpgradeIn,
 )
 from gpupools.api.serializers.people import PushOut
 from gpupools.errors import Missing
 from gpupools.models import Cluster, Role
-from gpupools.services import clusters, components
+from gpupools.services import clusters, componentcare, componentguards, components
 
 
 class ClusterView(Door):
@@ -107,11 +112,44 @@ class ComponentView(Door):
             lambda: Response(PushOut(components.install(self.actor, self.cluster(), name, **values)).data, status=202)
         )
 
-    @extend_schema(request=ReasonIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=InstallIn, responses=RehearsalOut(many=True))
+    @action(detail=True, methods=["post"])
+    def rehearse(self, request: Request, cluster: str, name: str) -> Response:
+        """Read what applying manifests would change, by a dry run; nothing is written."""
+        found = componentcare.rehearse(self.actor, self.cluster(), name, **self.read(InstallIn))
+        return Response(RehearsalOut(found, many=True).data)
+
+    @extend_schema(responses=OfferOut)
+    @action(detail=True, methods=["get"])
+    def offer(self, request: Request, cluster: str, name: str) -> Response:
+        """Ask the provider which version an upgrade leads to, and how the add-on is configured."""
+        return Response(OfferOut(componentcare.offer(self.actor, self.cluster(), name)).data)
+
+    @extend_schema(responses=ComponentHealthOut)
+    @action(detail=True, methods=["get"])
+    def nodes(self, request: Request, cluster: str, name: str) -> Response:
+        """Read for each node that needs the component whether it works there, and why not."""
+        found = self.cluster()
+        health = componentcare.nodes(self.actor, found, name)
+        clients = componentguards.clients(found, components.known(name)) if self.actor.can(Role.OPERATOR, found) else ()
+        return Response(ComponentHealthOut({"results": health, "clients": clients}).data)
+
+    @extend_schema(request=UpgradeIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def upgrade(self, request: Request, cluster: str, name: str) -> Response:
+        """Upgrade or configure a component; what that ends has to be approved pod by pod."""
+        values = self.read(UpgradeIn)
+        return self.once(
+            lambda: Response(
+                PushOut(componentcare.upgrade(self.actor, self.cluster(), name, **values)).data, status=202
+            )
+        )
+
+    @extend_schema(request=EndingIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def uninstall(self, request: Request, cluster: str, name: str) -> Response:
-        """Remove a component; refused while node pools need it."""
-        values = self.read(ReasonIn)
+        """Remove a component; refused while node pools need it, or pods end that nobody has approved to end."""
+        values = self.read(EndingIn)
         return self.once(
             lambda: Response(PushOut(components.uninstall(self.actor, self.cluster(), name, **values)).data, status=202)
         )

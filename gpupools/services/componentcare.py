@@ -1,0 +1,167 @@
+"""Caring for components that are there: upgrade, configure, rehearse manifests, look at each node."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.db import transaction
+
+from gpupools import clusters
+from gpupools.domain import componentmanifests
+from gpupools.domain.components import NodeHealth, node_health
+from gpupools.domain.consolesteps import Manual, manual
+from gpupools.domain.differences import Line, differences
+from gpupools.domain.modes import Component
+from gpupools.errors import Conflict, Invalid, Refused
+from gpupools.models import Cluster, ComponentState, Push, Role
+from gpupools.services import allocation, audit, componentguards, componentpushes, components, pushes
+from gpupools.services.access import Actor
+from gpupools.services.credentials import connection_of
+from gpupools.services.gateways import kubernetes_of
+
+LONGEST_CONFIG = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What applying one object would do: ``created``, ``changed``, ``unchanged`` or ``refused``, and the values."""
+
+    kind: str
+    name: str
+    outcome: str
+    lines: tuple[Line, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What an upgrade would lead to; empty where the provider offers none. ``configuration`` as the provider has it."""
+
+    version: str = ""
+    configuration: str = ""
+
+
+def rehearse(
+    actor: Actor, cluster: Cluster, name: str, *, manifests: str = "", image_prefix: str = ""
+) -> list[Rehearsal]:
+    """Show what uploaded manifests, or the catalogue's, would change in the cluster. Nothing is written."""
+    actor.require(Role.ADMIN if manifests else Role.OPERATOR, cluster)
+    component = components.known(name)
+    documents = (
+        componentmanifests.parse(manifests, component, max_bytes=settings.GPUPOOLS_MAX_MANIFEST_BYTES)
+        if manifests
+        else componentpushes.manifests(component, image_prefix=components.checked_prefix(image_prefix))
+    )
+    found = []
+    with kubernetes_of(cluster) as kubernetes:
+        for document in documents:
+            kind, _, label = componentmanifests.identity(document)
+            try:
+                before, after = kubernetes.rehearse(document)
+            except (Conflict, Refused, Invalid) as error:
+                found.append(Rehearsal(kind, label, "refused", problem=error.message))
+                continue
+            lines = tuple(differences(before, after))
+            outcome = "created" if before is None else "changed" if lines else "unchanged"
+            found.append(Rehearsal(kind, label, outcome, lines))
+    return found
+
+
+def offer(actor: Actor, cluster: Cluster, name: str) -> Offer:
+    """Ask the provider which version an upgrade leads to and how the add-on is configured."""
+    actor.require(Role.OPERATOR, cluster)
+    component = components.known(name)
+    provider = clusters.addons(connection_of(cluster))
+    if provider is None:
+        return Offer()
+    try:
+        return Offer(provider.newest(component.value), provider.configuration(component.value))
+    except Refused as error:
+        if error.code != componentpushes.NOT_AN_ADDON:
+            raise
+        return Offer()
+
+
+@transaction.atomic
+def upgrade(
+    actor: Actor,
+    cluster: Cluster,
+    name: str,
+    *,
+    version: str = "",
+    config: str = "",
+    image_prefix: str = "",
+    manifests: str = "",
+    approved_pods: Sequence[str] = (),
+    reason: str,
+) -> Push:
+    """Upgrade a component or configure it: an add-on to ``version`` (empty: the newest) with ``config``, a JSON text.
+
+    Where it was installed by manifests, they are applied anew: the catalogue's from ``image_prefix``, or uploaded ones.
+    Raises Conflict (code ``kills-pods``) unless the pods that end with its own are approved.
+    """
+    actor.require(Role.ADMIN if manifests else Role.OPERATOR, cluster)
+    component = components.known(name)
+    if not reason.strip():
+        raise Invalid.field("reason", "Say why the component is upgraded.", code="required")
+    state = ComponentState.objects.filter(cluster=cluster, name=component).first()
+    if state is not None and state.state == ComponentState.State.ABSENT:
+        raise Conflict(f"{component.value} is not installed.", code="absent", component=component.value)
+    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Upgrading")
+    payload = {
+        "component": component.value,
+        "version": version.strip()[:64],
+        "config": _checked_config(config),
+        "image_prefix": components.checked_prefix(image_prefix) if image_prefix.strip() else "",
+        "documents": componentmanifests.parse(manifests, component, max_bytes=settings.GPUPOOLS_MAX_MANIFEST_BYTES)
+        if manifests.strip()
+        else [],
+        "approved_pods": list(approved),
+    }
+    push = pushes.enqueue(
+        actor, kind=components.UPGRADE, cluster=cluster, target=components.target_of(component), payload=payload
+    )
+    audit.record(
+        actor,
+        "component.upgrade",
+        components.named(cluster, component),
+        cluster=cluster,
+        reason=reason.strip(),
+        version=payload["version"],
+        approved_pods=list(approved),
+    )
+    return push
+
+
+def nodes(actor: Actor, cluster: Cluster, name: str) -> list[NodeHealth]:
+    """Tell for each node that needs a component whether it works there, and why not; empty before the first picture."""
+    actor.require(Role.VIEWER, cluster)
+    component = components.known(name)
+    picture = allocation.current(cluster)
+    if picture is None:
+        return []
+    return node_health(component, picture.nodes, picture.pods, picture.workloads)
+
+
+def by_hand(cluster: Cluster, component: Component) -> Manual | None:
+    """Return the steps in the ACK console, for clusters that are ACK's."""
+    if cluster.provider != Cluster.Provider.ACK:
+        return None
+    return manual(component, cluster_id=cluster.ack_cluster_id)
+
+
+def _checked_config(text: str) -> str:
+    if not text.strip():
+        return ""
+    try:
+        read = json.loads(text) if len(text) <= LONGEST_CONFIG else None
+    except ValueError:
+        read = None
+    if not isinstance(read, dict):
+        raise Invalid.field(
+            "config", "The configuration is not a JSON object.", code="not-json", allowed="a JSON object, 16 KiB"
+        )
+    return json.dumps(read)
