@@ -38,5 +38,6 @@ def _schedule(sender: Celery, **_: object) -> None:
             ("check_components", 10),
             ("probe_clusters", 30),
             ("expire_changes", 60),
+            ("send_notices", 15),
         )
     }

@@ -11,7 +11,7 @@ from celery import shared_task
 
 from gpupools.errors import Refused, Unreachable
 from gpupools.models import Cluster
-from gpupools.services import allocation, changes, clusters, components, poolsync, pushing
+from gpupools.services import allocation, changes, clusters, components, notices, poolsync, pushing
 
 logger = logging.getLogger(__name__)
 
@@ -73,3 +73,9 @@ def probe_cluster(cluster_id: int) -> None:
 def expire_changes() -> None:
     """Let mode changes expire that nobody decided on in time."""
     changes.expire_due()
+
+
+@shared_task(name="gpupools.send_notices")
+def send_notices() -> None:
+    """Send the e-mails that are due."""
+    notices.send_due()

@@ -163,6 +163,7 @@ def _check_changes_anything(wish: Wish, seen: Seen) -> None:
 
 def undo(actor: Actor, change: ModeChange, *, reason: str, holders: str = "") -> ModeChange:
     """Ask for the way back of an applied change: a change of its own, which somebody decides on."""
+    actor.require(Role.OPERATOR, change.pool.cluster)
     wishes: dict[str, Any] = courses.undo_wishes(change)
     pool = change.target_pool or change.pool
     return request(actor, pool, **{**wishes, "holders": holders or change.holders, "reason": reason, "undoes": change})

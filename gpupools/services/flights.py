@@ -23,6 +23,11 @@ class Flight:
     leaving: int
     nodes: int
 
+    @property
+    def seconds(self) -> int:
+        """What the steps usually take, without those that wait for pods or for a person."""
+        return sum(step.expected_seconds for step in self.steps)
+
 
 def plan(actor: Actor, pool: NodePool, **wishes: Any) -> Flight:
     """Say what a change would do, to whom, and in which steps. Takes and raises what ``changes.request`` does."""

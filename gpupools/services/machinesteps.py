@@ -93,9 +93,11 @@ def _machines(site: Site) -> dict[str, str]:
     for name in unknown:
         node = nodes.get(site.name_now(name))
         machine = (node.labels.get(INSTANCE_LABEL) if node else None) or by_name.get(site.name_now(name))
-        if node is None or not machine:
+        # On the way back a machine may be in neither pool; it is known from the way there.
+        machine = machine or site.change.remembered.get("machines", {}).get(name)
+        if not machine:
             raise Conflict(f"ACK does not say which machine the node {name} is.", code="no-machine", node=name)
-        found[name], uids[name] = machine, node.uid
+        found[name], uids[name] = machine, node.uid if node else ""
     site.remember(
         **{
             site.key("machines"): {**kept, **found},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gpupools.clusters.port import PoolSpec
+from gpupools.clusters.port import AutoScaling, PoolSpec
 from gpupools.domain.gpus import GpuNode, Picture, Taint
 from gpupools.domain.modes import (
     MODE_LABEL,
@@ -77,6 +77,25 @@ def from_json(payload: Mapping[str, Any]) -> PoolSpec:
 def taints_to_json(taints: Iterable[Taint]) -> list[dict[str, str]]:
     """Return taints as rows and payloads keep them."""
     return [{"key": taint.key, "value": taint.value, "effect": taint.effect} for taint in taints]
+
+
+def scaling_to_json(scaling: AutoScaling | None) -> dict[str, Any]:
+    """Return auto scaling as rows and payloads keep it; empty where it is off."""
+    if scaling is None or not scaling.enable:
+        return {}
+    return {
+        "enable": True,
+        "min_instances": scaling.min_instances,
+        "max_instances": scaling.max_instances,
+        "type": scaling.kind,
+    }
+
+
+def scaling_from_json(kept: Mapping[str, Any]) -> AutoScaling:
+    """Read auto scaling from a row or payload."""
+    if not kept.get("enable"):
+        return AutoScaling()
+    return AutoScaling(True, kept["min_instances"], kept["max_instances"], kept.get("type", ""))
 
 
 def free_labels(labels: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,7 @@ from gpupools.services import audit, bell
 from gpupools.services.access import SYSTEM
 from gpupools.services.gateways import pools_of
 from gpupools.services.poolpushes import seen_of
-from gpupools.services.poolspecs import free_labels, mode_and_policy, taints_to_json
+from gpupools.services.poolspecs import free_labels, mode_and_policy, scaling_to_json, taints_to_json
 
 logger = logging.getLogger(__name__)
 
@@ -129,6 +129,8 @@ def _wishes(facts: PoolFacts) -> dict[str, Any]:
         "taints": taints_to_json(facts.taints),
         "instance_types": list(facts.instance_types),
         "desired_size": facts.desired_size,
+        "auto_scaling": scaling_to_json(facts.auto_scaling),
+        "cpu_policy": facts.cpu_policy,
     }
 
 

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
 from gpupools.domain.changes import State
-from gpupools.models import Cluster, ModeChange, Role
+from gpupools.models import Cluster, ModeChange, Role, User
 from gpupools.services.access import Actor
 from gpupools.web import words
 
@@ -53,8 +54,15 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "is_global_admin": actor.can(Role.ADMIN),
         "clusters": clusters,
         "cluster": cluster,
-        "approvals_waiting": ModeChange.objects.visible_to(actor).filter(state=State.PENDING.value).count(),
+        "approvals_waiting": ModeChange.objects.visible_to(actor).filter(_calls_for(user)).distinct().count(),
+        "self_approval": settings.GPUPOOLS_ALLOW_SELF_APPROVAL,
     }
+
+
+def _calls_for(user: User) -> Q:
+    """Match what waits for a decision, and what failed since somebody has looked at it."""
+    unseen = Q(state=State.FAILED.value, notices__user=user, notices__seen_at=None)
+    return Q(state=State.PENDING.value) | unseen
 
 
 def _current(request: HttpRequest, clusters: list[Cluster]) -> Cluster | None:

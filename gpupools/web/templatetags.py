@@ -81,6 +81,18 @@ def ago(value: datetime | str | float | None, reason: object = "") -> SafeString
     )
 
 
+@register.simple_tag
+def about(seconds: int | None) -> str:
+    """Say how long something takes, in the largest whole unit; nothing where that is unknown."""
+    if not seconds:
+        return ""
+    if seconds < 60:
+        return words.say("age.s", count=seconds)
+    if seconds < 3600:
+        return words.say("age.min", count=round(seconds / 60))
+    return words.say("age.h", count=round(seconds / 3600))
+
+
 def instant(value: datetime | str | float | None) -> datetime | None:
     """Read an instant from a row, a wire value or a Unix time."""
     if value in (None, ""):

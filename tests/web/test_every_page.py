@@ -151,5 +151,5 @@ def test_the_number_of_open_requests_stands_in_the_navigation(visitor: Visitor, 
     wish = {"target_mode": "share", "target_policy": "binpack", "holders": "wait", "reason": "Try it."}
     assert browser.post("/c/lab/node-pools/cgpu/change-mode/", wish).status_code == 302
     page = Page(visitor(Role.ADMIN).get("/clusters/").content.decode())
-    assert ("span", {"class": "count", "title": "waiting for a decision"}) in page.elements
+    assert ("span", {"class": "count", "title": "waiting for a decision, or failed and not looked at"}) in page.elements
     assert "Approvals 1" in page.text

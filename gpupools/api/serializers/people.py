@@ -11,11 +11,17 @@ from gpupools.services import changes
 
 
 class StepOut(serializers.ModelSerializer[ChangeStep]):
-    """One step of a mode change."""
+    """One step of a mode change. ``expected_seconds`` 0: it depends on pods or on a person."""
+
+    node_names = serializers.ListField(child=serializers.CharField(), read_only=True)
+    confirmed_by = serializers.CharField(source="confirmed_by.username", default=None, read_only=True, allow_null=True)
 
     class Meta:
         model = ChangeStep
-        fields = ["position", "kind", "title", "state", "detail", "started_at", "finished_at"]
+        fields = [
+            "position", "kind", "title", "wave", "node_names", "is_rollback", "state", "detail", "waiting_since",
+            "expected_seconds", "started_at", "finished_at", "confirmed_by", "confirmed_at",
+        ]  # fmt: skip
 
 
 class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
@@ -26,6 +32,10 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
     pool_name = serializers.CharField(source="pool.name", read_only=True)
     requested_by = serializers.CharField(source="requested_by.username", read_only=True)
     decided_by = serializers.CharField(source="decided_by.username", default=None, read_only=True, allow_null=True)
+    target_pool = serializers.IntegerField(source="target_pool_id", read_only=True, allow_null=True)
+    undoes = serializers.IntegerField(source="undoes_id", read_only=True, allow_null=True)
+    node_names = serializers.ListField(child=serializers.CharField(), read_only=True)
+    outlook = serializers.DictField(read_only=True, help_text="Cards before and after; pending pods that gain or lose.")
     diff = serializers.DictField(read_only=True)
     blast_radius = serializers.SerializerMethodField(help_text="Pods that hold cards, and what becomes of each.")
     warnings = serializers.ListField(read_only=True)
@@ -35,9 +45,10 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
         model = ModeChange
         fields = [
             "id", "cluster", "pool", "pool_name", "from_mode", "from_policy", "target_mode", "target_policy", "holders",
+            "way", "batch_size", "node_names", "target_pool", "undoes", "rule",
             "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
-            "decision_reason", "started_at", "finished_at", "note", "diff", "blast_radius", "warnings", "fingerprint",
-            "steps",
+            "decision_reason", "started_at", "finished_at", "note", "diff", "blast_radius", "warnings", "outlook",
+            "fingerprint", "steps",
         ]  # fmt: skip
 
     def get_blast_radius(self, change: ModeChange) -> list[dict[str, Any]]:
@@ -46,14 +57,30 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
 
 
 class ModeChangeIn(serializers.Serializer[None]):
-    """A request for a pool's mode or policy; ``holders``: wait for pods that hold cards, or evict them."""
+    """A request for a pool's mode or policy, or for its nodes; ``holders``: wait for pods that hold cards, or evict.
+
+    ``way``: whole, batches, move (nodes go into ``target_pool``) or join (nodes come into ``pool``).
+    """
 
     pool = serializers.IntegerField()
-    target_mode = serializers.CharField(max_length=16)
+    target_mode = serializers.CharField(max_length=16, required=False, allow_blank=True, default="")
     target_policy = serializers.CharField(
         max_length=16, required=False, allow_blank=True, allow_null=True, default=None
     )
     holders = serializers.CharField(max_length=8, default="wait")
+    way = serializers.CharField(max_length=8, default="whole")
+    batch_size = serializers.IntegerField(default=0, help_text="Nodes per batch; 0: all, or one by one in a move.")
+    node_names = serializers.ListField(
+        child=serializers.CharField(max_length=253), required=False, default=list, help_text="Empty: all of the pool."
+    )
+    target_pool = serializers.IntegerField(required=False, allow_null=True, default=None)
+    reason = serializers.CharField(max_length=2000)
+
+
+class UndoIn(serializers.Serializer[None]):
+    """Why a change is undone; ``holders`` as in the change itself unless said otherwise."""
+
+    holders = serializers.CharField(max_length=8, required=False, allow_blank=True, default="")
     reason = serializers.CharField(max_length=2000)
 
 
@@ -160,6 +187,13 @@ class ActiveIn(serializers.Serializer[None]):
     """Whether an account may sign in."""
 
     active = serializers.BooleanField()
+
+
+class NoticeWishOut(serializers.Serializer[None]):
+    """What somebody wants e-mail about."""
+
+    mail_waiting = serializers.BooleanField(help_text="A mode change waits for a decision that you may take.")
+    mail_failed = serializers.BooleanField(help_text="A mode change that you asked for or approved failed.")
 
 
 class MeOut(serializers.Serializer[None]):

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from gpupools.api.base import IDEMPOTENCY_KEY, Door, get_visible
 from gpupools.api.serializers.clusters import ReasonIn
-from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut
+from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut, UndoIn
 from gpupools.models import ModeChange, NodePool
 from gpupools.services import changes
 
@@ -30,8 +30,8 @@ class ModeChangeView(Door):
     def get_queryset(self) -> Any:
         """Changes of pools that the caller may see."""
         rows = ModeChange.objects.visible_to(self.actor)
-        related = ("pool__cluster", "requested_by", "decided_by")
-        return rows.select_related(*related).prefetch_related("steps").order_by("-pk")
+        related = ("pool__cluster", "target_pool__cluster", "requested_by", "decided_by")
+        return rows.select_related(*related).prefetch_related("steps__confirmed_by").order_by("-pk")
 
     def _shown(self, pk: Any, status: int = 200) -> Response:
         row = get_visible(self.get_queryset(), pk=pk)
@@ -59,7 +59,10 @@ class ModeChangeView(Door):
     def create(self, request: Request) -> Response:
         """Ask for a mode or policy change of a pool."""
         values = self.read(ModeChangeIn)
-        pool = get_visible(NodePool.objects.visible_to(self.actor).select_related("cluster"), pk=values.pop("pool"))
+        visible = NodePool.objects.visible_to(self.actor).select_related("cluster")
+        pool = get_visible(visible, pk=values.pop("pool"))
+        if values["target_pool"] is not None:
+            values["target_pool"] = get_visible(visible, pk=values["target_pool"])
         return self.once(lambda: self._shown(changes.request(self.actor, pool, **values).pk, 201))
 
     @_NAMED
@@ -103,3 +106,23 @@ class ModeChangeView(Door):
     def abandon(self, request: Request, pk: str) -> Response:
         """Give a paused or failed change up; what it cordoned is uncordoned."""
         return self._move(pk, changes.abandon)
+
+    @_NAMED
+    @action(detail=True, methods=["post"], url_path="roll-back")
+    def roll_back(self, request: Request, pk: str) -> Response:
+        """Bring the nodes of a paused or failed change back to where it found them."""
+        return self._move(pk, changes.roll_back)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def confirm(self, request: Request, pk: str) -> Response:
+        """Say that the step which waits for a person is done; the reason says what was done."""
+        return self._move(pk, changes.confirm)
+
+    @extend_schema(request=UndoIn, responses={201: ModeChangeOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def undo(self, request: Request, pk: str) -> Response:
+        """Ask for the way back of an applied change: a change of its own, which somebody decides on."""
+        change = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(UndoIn)
+        return self.once(lambda: self._shown(changes.undo(self.actor, change, **values).pk, 201))

@@ -20,6 +20,7 @@ from gpupools.api.serializers.people import (
     IssuedOut,
     MadeUserOut,
     MeOut,
+    NoticeWishOut,
     PushOut,
     TokenIn,
     TokenOut,
@@ -27,7 +28,7 @@ from gpupools.api.serializers.people import (
     UserOut,
 )
 from gpupools.models import ApiToken, AuditEntry, Grant, Push, Role, User
-from gpupools.services import tokens, users
+from gpupools.services import notices, tokens, users
 
 
 class MeView(Door):
@@ -43,6 +44,17 @@ class MeView(Door):
         actor = self.actor
         grants = Grant.objects.filter(user=actor.user).select_related("user", "cluster").order_by("pk")
         return Response(MeOut({"username": actor.name, "token": actor.via, "grants": grants}).data)
+
+    @extend_schema(methods=["GET"], responses=NoticeWishOut)
+    @extend_schema(methods=["PUT"], request=NoticeWishOut, responses=NoticeWishOut)
+    @action(detail=False, methods=["get", "put"])
+    def notices(self, request: Request) -> Response:
+        """Read or set what the caller wants e-mail about."""
+        if request.method == "PUT":
+            wish = notices.wish(self.actor, **self.read(NoticeWishOut))
+        else:
+            wish = notices.wish_of(self.actor)
+        return Response(NoticeWishOut(wish).data)
 
 
 class TokenView(Door):

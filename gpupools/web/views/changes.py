@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -15,9 +16,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.changes import Move, State, moves_from
 from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy
+from gpupools.domain.routes import MOST_IN_BATCH, Way
 from gpupools.errors import ConsoleError, Missing
-from gpupools.models import ModeChange, Role
-from gpupools.services import changes, flights
+from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Role
+from gpupools.services import changes, courses, flights, nodes, notices
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
@@ -27,6 +29,7 @@ from gpupools.web.shell import show
 from gpupools.web.views.pools import POLICY_TEXTS, pool_of
 
 ROWS_PER_PAGE = 50
+MOST_UNFOLDED = 24
 HOLDER_TEXTS = {
     ModeChange.Holders.WAIT.value: gettext_lazy(
         "New pods are kept off; the change goes on when the running ones have ended."
@@ -42,6 +45,7 @@ class ChangeForm(ConsoleForm):
 
     target_mode = forms.ChoiceField(
         label=gettext_lazy("New scheduling mode"),
+        required=False,
         choices=[(mode.value, mode.value) for mode in CHOOSABLE],
         widget=forms.RadioSelect,
     )
@@ -56,6 +60,24 @@ class ChangeForm(ConsoleForm):
         choices=ModeChange.Holders.choices,
         widget=forms.RadioSelect,
     )
+    way = forms.ChoiceField(
+        label=gettext_lazy("How it reaches the nodes"),
+        required=False,
+        choices=[(way.value, way.value) for way in (Way.WHOLE, Way.BATCHES, Way.MOVE)],
+        widget=forms.RadioSelect,
+    )
+    batch_size = forms.IntegerField(
+        label=gettext_lazy("Nodes per batch"), required=False, min_value=1, max_value=MOST_IN_BATCH
+    )
+    target_pool = forms.ModelChoiceField(
+        label=gettext_lazy("Into the pool"), required=False, queryset=NodePool.objects.none(), to_field_name="name"
+    )
+    node_names = forms.MultipleChoiceField(
+        label=gettext_lazy("Nodes to move"),
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text=gettext_lazy("None chosen: all of the pool."),
+    )
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
         max_length=1000,
@@ -64,14 +86,33 @@ class ChangeForm(ConsoleForm):
         help_text=gettext_lazy("Whoever decides reads it; it stays in the audit log."),
     )
 
+    def __init__(self, *args: Any, pool: NodePool, members: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        others = NodePool.objects.filter(cluster=pool.cluster, state=NodePool.State.ACTIVE).exclude(mode="")
+        self.fields["target_pool"].queryset = others.exclude(pk=pool.pk).order_by("name")
+        self.fields["node_names"].choices = [(name, name) for name in members]
+
     def wishes(self) -> dict[str, Any]:
         """Return what the services ask for, without the reason."""
         typed = self.cleaned_data
-        shared = MODES[Mode(typed["target_mode"])].shared
+        way = typed["way"] or Way.WHOLE.value
+        batch = typed["batch_size"] or 0
+        if way == Way.MOVE:
+            # Where the nodes go decides what they become.
+            return {
+                "way": way,
+                "target_pool": typed["target_pool"],
+                "node_names": typed.get("node_names") or (),
+                "batch_size": batch,
+                "holders": typed["holders"],
+            }
+        shared = bool(typed["target_mode"]) and MODES[Mode(typed["target_mode"])].shared
         return {
             "target_mode": typed["target_mode"],
             "target_policy": typed["target_policy"] or None if shared else None,
             "holders": typed["holders"],
+            "way": way,
+            "batch_size": batch if way == Way.BATCHES else 0,
         }
 
 
@@ -98,13 +139,18 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
         "target_mode": pool.mode,
         "target_policy": pool.policy or "binpack",
         "holders": ModeChange.Holders.WAIT.value,
+        "way": Way.WHOLE.value,
+        "batch_size": "",
+        "target_pool": "",
     }
-    form = ChangeForm(typed if "target_mode" in typed else None, initial=first)
+    members = _members(actor, pool)
+    bound = typed if {"target_mode", "target_pool"} & set(typed) else None
+    form = ChangeForm(bound, initial=first, pool=pool, members=members)
     made = None
     if form.is_valid() and request.method == "POST":
         made = attempt(form, lambda: changes.request(actor, pool, **form.wishes(), reason=form.cleaned_data["reason"]))
     if made:
-        messages.success(request, _("The change is asked for. A second person, an administrator, must decide on it."))
+        messages.success(request, made.rule or _("The change is asked for. A second person must decide on it."))
         return redirect("web:change", made.pk)
     flight = _flight(actor, pool, form)
     context = {
@@ -117,13 +163,58 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
         "holder_texts": HOLDER_TEXTS,
         "holder_choices": ModeChange.Holders.choices,
         "needs": needs_of(flight.change.target_mode, component_states(pool.cluster)) if flight else (),
-        "chosen": {key: form[key].value() for key in first},
+        "chosen": {key: form[key].value() or first[key] for key in first},
+        "ways": _ways(pool),
+        "members": members,
+        "chosen_nodes": form["node_names"].value() or (),
     }
     return show(request, "change_request.html", context, status=status_of(form) if request.method == "POST" else 200)
 
 
+def _members(actor: Actor, pool: NodePool) -> list[str]:
+    rows = nodes.listing(actor, pool.cluster).rows
+    return [row.name for row in rows if row.pool_row is not None and row.pool_row.pk == pool.pk]
+
+
+def _ways(pool: NodePool) -> list[tuple[str, Any, Any]]:
+    """Return (value, title, consequence) of each way, in the words of the pool's provider."""
+    if pool.cluster.provider == Cluster.Provider.ACK:
+        return [
+            (
+                "whole",
+                _("The whole pool at once"),
+                _("All nodes are cordoned and freed; then one call writes the labels to the pool and its nodes."),
+            ),
+            (
+                "batches",
+                _("Free the nodes by batches"),
+                _("Nodes are cordoned and freed a few at a time; the labels still reach all of them in one call."),
+            ),
+            (
+                "move",
+                _("Move nodes into another pool"),
+                _("Each machine leaves this pool, is set up anew and joins the other one; the rest stays in use."),
+            ),
+        ]
+    return [
+        (
+            "whole",
+            _("The whole pool at once"),
+            _("All nodes are cordoned and freed before the first label is written."),
+        ),
+        (
+            "batches",
+            _("A few nodes at a time"),
+            _("Each batch goes all the way before the next one is cordoned; the rest stays in use."),
+        ),
+        ("move", _("Move nodes into another pool"), _("The chosen nodes get the labels and taints of the other pool.")),
+    ]
+
+
 def _flight(actor: Actor, pool: Any, form: ChangeForm) -> flights.Flight | None:
-    if not form.is_bound or not form.cleaned_data.get("target_mode") or not form.cleaned_data.get("holders"):
+    if not form.is_bound or {"target_mode", "holders", "way", "batch_size", "target_pool"} - set(form.cleaned_data):
+        return None
+    if not (form.cleaned_data["target_mode"] or form.cleaned_data["target_pool"]):
         return None
     try:
         return flights.plan(actor, pool, **form.wishes())
@@ -137,7 +228,7 @@ def _change_of(request: HttpRequest, pk: int) -> ModeChange:
     actor = actor_of(request)
     found = (
         ModeChange.objects.visible_to(actor)
-        .select_related("pool__cluster", "requested_by", "decided_by")
+        .select_related("pool__cluster", "target_pool__cluster", "undoes", "requested_by", "decided_by")
         .filter(pk=pk)
         .first()
     )
@@ -151,33 +242,58 @@ def _change_of(request: HttpRequest, pk: int) -> ModeChange:
 @page
 def detail(request: HttpRequest, pk: int) -> HttpResponse:
     """Show a change: the flight plan, as progress once it runs, and the decision."""
-    return _detail(request, _change_of(request, pk), DecisionForm())
+    change = _change_of(request, pk)
+    notices.see(actor_of(request), change)
+    return _detail(request, change, DecisionForm())
 
 
 def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, status: int = 200) -> HttpResponse:
     actor, cluster = actor_of(request), change.pool.cluster
     open_moves = moves_from(State(change.state))
     is_requester = actor.user_id == change.requested_by_id
+    decides = not is_requester or settings.GPUPOOLS_ALLOW_SELF_APPROVAL
     is_admin, is_operator = actor.can(Role.ADMIN, cluster), actor.can(Role.OPERATOR, cluster)
     context = {
         "nav": "approvals",
         "change": change,
         "pool": change.pool,
-        "steps": list(change.steps.all()),
+        **_progress(change),
         "form": form,
         "radius": changes.visible_radius(actor, change),
         "is_requester": is_requester,
         "is_open": change.state in OPEN_STATES,
         "planned": () if change.steps.exists() else _planned(actor, change),
         "needs": needs_of(change.target_mode, component_states(cluster)),
-        "may_decide": Move.APPROVE in open_moves and is_admin and not is_requester,
+        "may_decide": Move.APPROVE in open_moves and is_admin and decides,
         "waits_for_another": Move.APPROVE in open_moves and is_requester,
+        "may_roll_back": is_operator and Move.ROLL_BACK in open_moves,
+        "way_back": courses.steps_back(change) if is_operator and Move.ROLL_BACK in open_moves else (),
+        "by_hand": courses.waiting_for_a_person(change) if is_operator else None,
+        "may_undo": is_operator and change.state == State.APPLIED.value and change.way != Way.JOIN,
+        "undone_by": change.undone_by.order_by("-pk").first(),
         "may_withdraw": Move.WITHDRAW in open_moves and is_requester,
         "may_retry": is_operator and (Move.RETRY in open_moves or Move.RESUME in open_moves),
         "may_pause": is_operator and Move.PAUSE in open_moves,
         "may_abandon": is_operator and Move.ABANDON in open_moves,
     }
     return show(request, "change.html", context, status=status)
+
+
+def _progress(change: ModeChange) -> dict[str, Any]:
+    """Return the steps with what is left of them: a long plan shows the batch under way and folds the others."""
+    steps = list(change.steps.select_related("confirmed_by"))
+    ended = (ChangeStep.State.DONE, ChangeStep.State.SKIPPED)
+    now = next((step for step in steps if step.state not in ended), None)
+    left = [step for step in steps if step.state not in ended and step.is_rollback == bool(now and now.is_rollback)]
+    last = max((step.wave for step in steps), default=0)
+    return {
+        "steps": steps,
+        "step_now": now,
+        "done_count": sum(step.state == ChangeStep.State.DONE for step in steps),
+        "seconds_left": sum(step.expected_seconds for step in left),
+        "batches": last,
+        "fold": len(steps) > MOST_UNFOLDED,
+    }
 
 
 def _planned(actor: Actor, change: ModeChange) -> tuple[Any, ...]:
@@ -189,6 +305,10 @@ def _planned(actor: Actor, change: ModeChange) -> tuple[Any, ...]:
             "target_mode": change.target_mode,
             "target_policy": change.target_policy or None,
             "holders": change.holders,
+            "way": change.way,
+            "batch_size": change.batch_size,
+            "node_names": change.node_names,
+            "target_pool": change.target_pool,
         }
         return flights.plan(actor, change.pool, **wanted).steps
     except ConsoleError:
@@ -201,13 +321,17 @@ ACTIONS: dict[str, tuple[Callable[..., ModeChange], bool, str]] = {
     "withdraw": (changes.withdraw, False, gettext_lazy("Withdrawn.")),
     "retry": (changes.retry, True, gettext_lazy("It goes on.")),
     "pause": (changes.pause, True, gettext_lazy("Paused.")),
+    "roll_back": (changes.roll_back, True, gettext_lazy("It is being rolled back.")),
+    "confirm": (changes.confirm, True, gettext_lazy("Confirmed. It goes on.")),
     "abandon": (changes.abandon, True, gettext_lazy("Given up. What it cordoned is uncordoned.")),
 }
 
 
 @taker("web:change", "pk")
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Approve, reject, withdraw, retry, pause or abandon, as the button says."""
+    """Approve, reject, withdraw, retry, pause, confirm, roll back, undo or abandon, as the button says."""
+    if request.POST.get("action") == "undo":
+        return _undo(request, _change_of(request, pk))
     change, form = _change_of(request, pk), DecisionForm(request.POST)
     call, takes_reason, done = ACTIONS.get(request.POST.get("action", ""), (None, False, ""))
     if call is None:
@@ -219,6 +343,16 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
         return _detail(request, change, form, status=400)
     messages.success(request, done)
     return redirect("web:change", change.pk)
+
+
+def _undo(request: HttpRequest, change: ModeChange) -> HttpResponse:
+    form = DecisionForm(request.POST)
+    reason = request.POST.get("reason", "")
+    made = attempt(form, lambda: changes.undo(actor_of(request), change, reason=reason))
+    if not made:
+        return _detail(request, change, form, status=400)
+    messages.success(request, _("The way back is asked for. A second person must decide on it."))
+    return redirect("web:change", made.pk)
 
 
 @require_safe
