@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 logger = logging.getLogger(__name__)
 
 PUSH_TASK = "gpupools.push_due"
+PROBE_TASK = "gpupools.probe_cluster"
 # A wake-up that no worker took soon is useless: the beat has rung since.
 PUSH_EXPIRES_SECONDS = 5
 TOUCHED = "cluster.touched"
@@ -34,7 +35,12 @@ def cluster_group(cluster_id: int) -> str:
 
 def ring_push() -> None:
     """After commit, wake a worker for the rows that are due."""
-    transaction.on_commit(_wake)
+    transaction.on_commit(lambda: _wake(PUSH_TASK))
+
+
+def ring_probe(cluster_id: int) -> None:
+    """After commit, have a worker probe a cluster without waiting for the beat."""
+    transaction.on_commit(lambda: _wake(PROBE_TASK, cluster_id))
 
 
 def ring_cluster(cluster_id: int) -> None:
@@ -42,11 +48,11 @@ def ring_cluster(cluster_id: int) -> None:
     transaction.on_commit(lambda: _tell(cluster_id))
 
 
-def _wake() -> None:
+def _wake(task: str, *arguments: int) -> None:
     try:
         with current_app.connection_for_write(transport_options=_ONCE) as broker:
             current_app.send_task(
-                PUSH_TASK, expires=PUSH_EXPIRES_SECONDS, retry=False, ignore_result=True, connection=broker
+                task, arguments, expires=PUSH_EXPIRES_SECONDS, retry=False, ignore_result=True, connection=broker
             )
     except _DEAF as error:
         logger.warning("No worker was woken: %s", error)

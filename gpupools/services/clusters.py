@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 from gpupools.clusters import addons as addons_of
@@ -22,7 +21,7 @@ from gpupools.domain.changes import OPEN
 from gpupools.domain.labels import check_pool_name
 from gpupools.errors import Conflict, ConsoleError, FieldError, Invalid, Refused, Unreachable
 from gpupools.models import Cluster, ModeChange, Push, Role
-from gpupools.services import audit, bell, credentials
+from gpupools.services import audit, bell, credentials, reaching
 from gpupools.services.access import Actor
 
 logger = logging.getLogger(__name__)
@@ -138,16 +137,12 @@ def probe(cluster: Cluster) -> None:
         facts = _facts(connection)
         found = _abilities(connection)
     except (Unreachable, Refused, Invalid) as error:
-        rows.update(
-            state=Cluster.State.UNREACHABLE,
-            last_error=error.message[:500],
-            unreachable_since=Coalesce("unreachable_since", now),
-        )
+        reaching.note_silence(cluster.pk, error.message, asked_at=now)
     else:
         rows.update(
             state=Cluster.State.CONNECTED,
             last_error="",
-            last_seen_at=now,
+            last_seen_at=timezone.now(),
             unreachable_since=None,
             version=facts.version[:64],
             spec=facts.spec[:64],
@@ -157,7 +152,8 @@ def probe(cluster: Cluster) -> None:
     cluster.refresh_from_db()
     if cluster.state != before:
         logger.info("Cluster %s is %s now. %s", cluster.name, cluster.state, cluster.last_error)
-        bell.ring_cluster(cluster.pk)
+        if cluster.state == Cluster.State.CONNECTED:
+            bell.ring_cluster(cluster.pk)
 
 
 @transaction.atomic

@@ -23,7 +23,7 @@ from gpupools.clusters.port import Kubernetes
 from gpupools.clusters.reflector import Reflector
 from gpupools.errors import ConsoleError, Unreachable
 from gpupools.models import Cluster
-from gpupools.services import credentials, leases, pictures
+from gpupools.services import credentials, leases, pictures, reaching
 from gpupools.services.publishing import Copy, LeaseLost, Publisher
 
 logger = logging.getLogger(__name__)
@@ -114,6 +114,7 @@ class ClusterWatch:
     _rung: bool = False
     _proved_at: float = 0.0
     _silence: str = ""
+    _away: bool | None = None
 
     def start(self) -> None:
         """Start and return at once."""
@@ -202,6 +203,7 @@ class ClusterWatch:
             self._pulse_at = time.monotonic() + PULSE_SECONDS
             if error:
                 # The numbers that are there stay; they are told to be old, and why.
+                self._note(error)
                 pictures.confirm(self.cluster.pk, epoch=publisher.lease.epoch, taken_at=0.0, error=error)
             return
         self._prove(reflector, kubernetes, seen.timestamp())
@@ -212,6 +214,7 @@ class ClusterWatch:
             max(seen.timestamp(), self._proved_at),
             error or self._silence,
         )
+        self._note(copy.error)
         try:
             if self._rung:
                 touched, self._owed, self._rung = self._owed, set(), False
@@ -227,6 +230,17 @@ class ClusterWatch:
             self._rung = True
             self._pulse_at = time.monotonic() + PULSE_SECONDS
             raise
+
+    def _note(self, error: str) -> None:
+        """Let the cluster's row and the open pages follow what is seen here, when it turns and not at each pulse."""
+        away = bool(error)
+        if away == self._away:
+            return
+        if away:
+            reaching.note_silence(self.cluster.pk, error)
+        else:
+            reaching.ask_to_probe(self.cluster.pk)
+        self._away = away
 
     def _prove(self, reflector: Reflector, kubernetes: Kubernetes, seen_at: float) -> None:
         """Where the watches are open but have been silent for a while, ask whether anybody is at the other end."""

@@ -93,6 +93,7 @@ function startChoices() {
 
 // ---- parts of the page that follow the server
 const SLOWEST_MS = 30_000;
+const TOUCHED_MS = 200;
 
 function startRefresh() {
   const seconds = Number(document.body.dataset.refreshSeconds || 0);
@@ -104,6 +105,14 @@ function startRefresh() {
   };
   setTimeout(round, wait);
   document.addEventListener("visibilitychange", () => document.hidden || refresh());
+  // Several rings in a row are one look.
+  let due = null;
+  document.addEventListener("touched", () => {
+    due ??= setTimeout(() => {
+      due = null;
+      refresh();
+    }, TOUCHED_MS);
+  });
 }
 
 async function refresh() {

@@ -209,7 +209,15 @@ function refreshText(waitMs = 1000) {
 // ---- the freshness chip
 const chip = document.getElementById("fresh");
 
-function showState({ state, takenAt, seconds }) {
+// A page that has come back, or hears of trouble for the first time, also asks what the server says of the cluster.
+let told = start.error || "";
+
+function showState({ state, takenAt, seconds, trouble }) {
+  if (trouble !== told) {
+    told = trouble;
+    chip.title = trouble;
+    document.dispatchEvent(new CustomEvent("touched"));
+  }
   let text;
   if (state === "live") text = say("live.live", { age: age(takenAt) });
   else if (state === "polled") text = say("live.polled", { seconds, age: age(takenAt) });

@@ -66,6 +66,8 @@ export class Feed {
     if (message.type === "snapshot") this.begin(message);
     else if (message.type === "delta") this.follow(message);
     else if (message.type === "pulse") this.pulse(message);
+    // What is not a number (the cluster's state, pools, changes) the server draws: app.js asks for it again.
+    else if (message.type === "touched") document.dispatchEvent(new CustomEvent("touched"));
   }
 
   begin(message) {

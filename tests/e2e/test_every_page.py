@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable
 
 import pytest
 from playwright.sync_api import Page, WebSocket, expect
 
 from tests.e2e.conftest import Complaints
+from tests.infra.console import Up
 from tests.infra.waiting import until
 
 PAGES = [
@@ -55,5 +58,30 @@ def test_the_dashboard_is_live_over_its_socket(sign_in: Callable[[str], Page], c
     assert until(lambda: page.wait_for_timeout(100) or (sockets and len(sockets[-1]) >= 2))
     first, *later = [json.loads(frame)["type"] for frame in sockets[-1]]
     assert first == "snapshot"
-    assert set(later) <= {"pulse", "delta"}
+    assert set(later) <= {"pulse", "delta", "touched"}
     assert complaints.found == []
+
+
+def test_an_open_dashboard_says_one_thing_about_the_cluster_during_an_outage_and_after(
+    sign_in: Callable[[str], Page], console: Up
+) -> None:
+    page = sign_in("operator")
+    page.goto("/c/embedded/dashboard/")
+    chip, note = page.locator("#fresh"), page.locator("#cluster-note .note")
+    badge = page.locator("#cluster-state .tone-bad")
+    expect(chip).to_have_attribute("data-state", "live")
+    cluster = console.pids()["cluster"]
+    os.kill(cluster, signal.SIGSTOP)
+    try:
+        expect(chip).to_have_attribute("data-state", "stale", timeout=30_000)
+        expect(note).to_contain_text("Cluster embedded does not answer", timeout=3_000)
+        expect(badge).to_have_count(1)
+        late = page.context.new_page()
+        late.goto("/c/embedded/dashboard/")
+        expect(late.locator("#cluster-note .note")).to_be_visible()
+    finally:
+        os.kill(cluster, signal.SIGCONT)
+    for each in (page, late):
+        expect(each.locator("#fresh")).to_have_attribute("data-state", "live", timeout=30_000)
+        expect(each.locator("#cluster-note .note")).to_have_count(0, timeout=8_000)
+        expect(each.locator("#cluster-state .tone-ok")).to_have_count(1)

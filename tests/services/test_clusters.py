@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from gpupools.errors import Conflict, Invalid, NotAllowed, Unreachable
 from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool
-from gpupools.services import clusters, pushes
+from gpupools.services import clusters, pushes, reaching
 from tests.services.builders import a_cluster, a_connection, a_pool
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +75,18 @@ def test_a_probe_notes_since_when_and_why_a_cluster_is_away(lab):
     clusters.probe(lab)
     assert lab.unreachable_since == since
     assert "not-a-real-token" not in lab.last_error
+
+
+def test_a_probe_that_waited_out_an_outage_does_not_deny_the_recovery(lab):
+    asked_at = timezone.now()
+    Cluster.objects.filter(pk=lab.pk).update(state=Cluster.State.CONNECTED, last_seen_at=timezone.now())
+    reaching.note_silence(lab.pk, "It was silent for 10 s.", asked_at=asked_at)
+    lab.refresh_from_db()
+    assert (lab.state, lab.last_error) == (Cluster.State.CONNECTED, "")
+    reaching.note_silence(lab.pk, "It was silent for 10 s.")
+    lab.refresh_from_db()
+    assert (lab.state, lab.last_error) == (Cluster.State.UNREACHABLE, "It was silent for 10 s.")
+    assert lab.unreachable_since is not None
 
 
 def test_a_probe_with_another_key_says_so(lab, settings):

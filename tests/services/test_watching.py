@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -138,7 +139,7 @@ def test_after_a_crash_the_next_watcher_publishes_with_a_new_epoch(
 
 
 def test_a_cluster_that_goes_away_keeps_its_numbers_with_their_age_and_the_reason(
-    watcher: Watcher, simulator: SimulatorProcess, admin: Actor
+    watcher: Watcher, simulator: SimulatorProcess, admin: Actor, empty_redis: Redis
 ) -> None:
     cluster = connected(simulator)
     published(cluster)
@@ -146,12 +147,22 @@ def test_a_cluster_that_goes_away_keeps_its_numbers_with_their_age_and_the_reaso
     until(lambda: published(cluster).error, what="a reason")
     stored = published(cluster)
     assert "did not answer" in stored.error
+    cluster.refresh_from_db()
+    assert cluster.state == Cluster.State.UNREACHABLE, "the row says so as soon as the numbers do"
+    assert cluster.last_error
+    while empty_redis.rpop(settings.CELERY_TASK_DEFAULT_QUEUE):
+        pass
     assert len(stored.picture.nodes) == 11, "unknown is not zero"
     again = published(cluster)
     assert again.picture.taken_at == stored.picture.taken_at
     simulator.start()
     until(lambda: not published(cluster).error, what="numbers that follow the cluster again")
     assert published(cluster).picture.taken_at > stored.picture.taken_at
+    rung = empty_redis.lrange(settings.CELERY_TASK_DEFAULT_QUEUE, 0, -1)
+    asked = [json.loads(each)["headers"] for each in rung]
+    assert [(each["task"], each["argsrepr"]) for each in asked] == [("gpupools.probe_cluster", f"({cluster.pk},)")], (
+        "it is probed when it is seen again, and not at the next beat"
+    )
 
 
 def test_a_cluster_that_hangs_is_noticed_though_its_connections_stay_open(
