@@ -5,7 +5,9 @@ Works on what clients send, before defaults; the fields are in schema.py.
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from gpupools.simulator.errors import ApiError, Cause, bad_request
@@ -39,11 +41,53 @@ class _WrongType(Exception):
         self.for_apply = for_apply or text
 
 
-def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object = None) -> Headers:
+class _Twice(dict[str, Any]):
+    """A JSON object with keys that came more than once."""
+
+    keys_again: tuple[str, ...] = ()
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    seen: set[str] = set()
+    twice = _Twice(found)
+    again = []
+    for key, _ in pairs:
+        if key in seen:
+            again.append(key)
+        seen.add(key)
+    twice.keys_again = tuple(dict.fromkeys(again))
+    return twice
+
+
+def repeated_fields(body: bytes) -> list[str]:
+    """Return the paths of fields that a JSON body has more than once; of each the last one counts."""
+    try:
+        return list(_repeated(json.loads(body, object_pairs_hook=_pairs), ""))
+    except ValueError:
+        # No JSON, but YAML or protobuf; those who read them have their own say about repetitions.
+        return []
+
+
+def _repeated(value: Any, path: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value, _Twice):
+            yield from (f"{path}.{key}" if path else key for key in value.keys_again)
+        for key, inner in value.items():
+            yield from _repeated(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _repeated(inner, f"{path}[{index}]")
+
+
+def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object = None, body: bytes = b"") -> Headers:
     """Check an object that a client sent, dropping unknown fields and nulls in place; return warnings as headers.
 
     ``mode`` is fieldValidation's: Strict refuses unknown fields, Warn (the default) and Ignore drop them. ``what`` is
-    create, update, patch or apply: each words its refusal in its own way. Wrong types are always refused (400).
+    create, update, patch or apply: each words its refusal in its own way. ``body`` is what was sent, to find repeated
+    fields in where the client asks for a mode. Wrong types are always refused (400).
     """
     unknown: list[str] = []
     try:
@@ -56,9 +100,13 @@ def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object 
         ) from error
     if what == "apply" and unknown:
         raise _untyped(row, obj, [f".{path}: field not declared in schema" for path in unknown])
-    if not unknown or mode == "Ignore":
+    if mode == "Ignore":
         return ()
-    said = [f'unknown field "{path}"' for path in unknown]
+    # Looked for only where somebody asks, as kubectl always does: it takes reading the body once more.
+    said = [f'duplicate field "{path}"' for path in (repeated_fields(body) if mode and body else ())]
+    said += [f'unknown field "{path}"' for path in unknown]
+    if not said:
+        return ()
     if mode == "Strict":
         raise _strict(row, said, what, patch)
     return tuple(("warning", f'299 - "{text.replace(chr(34), chr(92) + chr(34))}"') for text in said)

@@ -103,7 +103,7 @@ class Request:
             raise unsupported_media_type(BODY_TYPES)
         try:
             return msgspec.json.decode(self.body)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise _unrecognized(f"couldn't get version/kind; json parse error: {error}", self.body) from error
 
     def object(self) -> Object:

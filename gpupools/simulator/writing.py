@@ -53,7 +53,8 @@ class Writer:
         request.check_options()
         presenter = Presenter(request, target, self._store.now)
         obj = self._body(request, target)
-        headers = check_fields(target.row, obj, request.query.get("fieldValidation", ""), what="create")
+        mode = request.query.get("fieldValidation", "")
+        headers = check_fields(target.row, obj, mode, what="create", body=request.body)
         if obj["metadata"].get("resourceVersion", "") not in ("", "0"):
             # Found out by the real server's storage, which gives no reason.
             raise ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -75,7 +76,8 @@ class Writer:
         request.check_options()
         presenter = Presenter(request, target, self._store.now)
         obj = self._body(request, target)
-        headers = check_fields(target.row, obj, request.query.get("fieldValidation", ""), what="update")
+        mode = request.query.get("fieldValidation", "")
+        headers = check_fields(target.row, obj, mode, what="update", body=request.body)
         kind, meta = target.row.kind, obj["metadata"]
         if kind in _MADE_BY_PUT and not self._store.peek(kind, target.namespace, target.name):
             stored = self._store.create_stored(kind, obj, manager=request.manager, dry_run=request.dry_run)

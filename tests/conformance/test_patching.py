@@ -69,6 +69,11 @@ def test_json_patch_of_what_is_not_there_is_refused(server: Server, one: str) ->
     assert server.json_patch(one, {"op": "add", "path": "/nothing/at/all", "value": "x"}).status == 422
 
 
+def test_json_patch_is_a_list(server: Server, one: str) -> None:
+    answer = server.raw("PATCH", one, b'{"op":"remove","path":"/data/k"}', "application/json-patch+json")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+
+
 def test_merge_patch_merges_maps_and_removes_with_null(server: Server, one: str) -> None:
     assert server.merge(one, {"data": {"k": None, "m": "x"}}).ok()["data"] == {"l": "w", "m": "x"}
 

@@ -211,6 +211,32 @@ def test_unknown_fields_of_a_patch_are_refused_when_strict(server: Server, maps:
     assert 'unknown field "date"' in answer.message
 
 
+TWICE = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"v","k":"w"}}'
+
+
+def test_repeated_fields_are_refused_when_strict(server: Server, maps: str) -> None:
+    answer = server.raw("POST", maps, TWICE, "application/json", fieldValidation="Strict")
+    assert (answer.status, answer.reason) == (400, "BadRequest")
+    assert answer.message.endswith('strict decoding error: duplicate field "data.k"')
+
+
+def test_repeated_fields_are_warned_of_and_the_last_counts(server: Server, maps: str) -> None:
+    answer = server.raw("POST", maps, TWICE, "application/json", fieldValidation="Warn")
+    assert 'duplicate field \\"data.k\\"' in answer.headers["warning"]
+    assert answer.ok()["data"] == {"k": "w"}
+
+
+def test_a_body_that_is_not_even_json_is_refused(server: Server, maps: str) -> None:
+    for body in (b"", b"{", b"nonsense", b"[" * 100_000):
+        answer = server.raw("POST", maps, body, "application/json")
+        assert (answer.status, answer.reason) == (400, "BadRequest")
+
+
+def test_yaml_is_taken(server: Server, maps: str) -> None:
+    body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: v}\n"
+    assert server.raw("POST", maps, body, "application/yaml").ok()["data"] == {"k": "v"}
+
+
 def test_values_of_the_wrong_type_are_refused(server: Server, maps: str) -> None:
     answer = server.post(maps, {"metadata": {"name": "a", "labels": {"count": 4}}})
     assert (answer.status, answer.reason) == (400, "BadRequest")

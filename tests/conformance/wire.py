@@ -83,6 +83,16 @@ class Server:
             decoded = json.loads(text)
         return Answer(answer.status, decoded, headers)
 
+    def raw(self, method: str, path: str, body: bytes, content_type: str, **query: Any) -> Answer:
+        """Send bytes as they are, past everything that the client would make of them."""
+        headers = {"Content-Type": content_type, "Accept": "application/json"}
+        where = f"{path}?{urlencode(query)}" if query else path
+        method, url, headers, *_ = self.api.param_serialize(
+            method, where, header_params=headers, auth_settings=["BearerToken"]
+        )
+        answer = self.api.rest_client.pool_manager.request(method, url, body=body, headers=headers, retries=False)
+        return Answer(answer.status, answer.json(), {key.lower(): value for key, value in answer.headers.items()})
+
     def get(self, path: str, **query: Any) -> Answer:
         """GET."""
         return self.ask("GET", path, **query)
