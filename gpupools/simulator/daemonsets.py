@@ -21,6 +21,7 @@ from gpupools.simulator.store import Store
 HASH = "controller-revision-hash"
 GENERATION = "pod-template-generation"
 _RETRY_SECONDS = 5.0
+_NOT_READY = float("inf")
 
 Key = tuple[str, str]
 
@@ -93,9 +94,12 @@ class DaemonSetController:
             pods = by_node.get(node.name, [])
             wanted = fits or (may_stay and bool(pods))
             again = self._settle_node(daemonset, node.name, pods, revision, wanted=wanted) or again
-        self._roll(daemonset, owned, revision, fitting)
-        self._write(daemonset, fitting, revision)
-        return again
+        if _most_beside(daemonset, len(fitting)):
+            again = self._surge(daemonset, owned, revision, fitting) or again
+        else:
+            self._roll(daemonset, owned, revision, fitting)
+        later = self._write(daemonset, fitting, revision)
+        return min((wait for wait in (again, later) if wait), default=None)
 
     def _nodes(self) -> list[GpuNode]:
         read: dict[str, tuple[Object, GpuNode]] = {}
@@ -134,7 +138,12 @@ class DaemonSetController:
             for pod in running:
                 self._delete(daemonset, pod)
             return None
-        for pod in running[1:]:
+        spare = running[1:]
+        if _most_beside(daemonset, 1):
+            # An old one and a new one may be there side by side for a while.
+            new = [pod for pod in running if _revision_of(pod) == revision]
+            spare = [*new[1:], *[pod for pod in running if pod not in new][1:]]
+        for pod in spare:
             self._delete(daemonset, pod)
         # A pod on its way out still holds its host ports and devices, so its successor waits for it.
         if not running and not any(pod["metadata"].get("deletionTimestamp") for pod in pods):
@@ -147,15 +156,50 @@ class DaemonSetController:
         if strategy.get("type", "RollingUpdate") != "RollingUpdate":
             return
         alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not finished(pod)]
-        old = [pod for pod in alive if (pod["metadata"].get("labels") or {}).get(HASH) != revision]
+        old = [pod for pod in alive if _revision_of(pod) != revision]
         most = _unavailable(strategy, len(fitting))
-        out = len(fitting) - sum(1 for pod in alive if ready(pod) and _node_of(pod) in fitting)
+        out = len(fitting) - sum(
+            1 for pod in alive if not self._until_available(daemonset, pod) and _node_of(pod) in fitting
+        )
         for pod in sorted(old, key=ready):
             if ready(pod):
                 if out >= most:
                     break
                 out += 1
             self._delete(daemonset, pod)
+
+    def _surge(self, daemonset: Object, pods: list[Object], revision: str, fitting: list[str]) -> float | None:
+        """Put a new pod beside an old one, on as many nodes at once as may be; the old one goes when it is there."""
+        alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp") and not finished(pod)]
+        old = {_node_of(pod): pod for pod in alive if _revision_of(pod) != revision}
+        new = {_node_of(pod): pod for pod in alive if _revision_of(pod) == revision}
+        both, again = len(old.keys() & new.keys()), None
+        for node in fitting:
+            if node not in old:
+                continue
+            if node in new:
+                wait = self._until_available(daemonset, new[node])
+                if not wait:
+                    self._delete(daemonset, old[node])
+                    both -= 1
+                elif wait != _NOT_READY:
+                    again = wait if again is None else min(again, wait)
+            elif not ready(old[node]):
+                self._delete(daemonset, old[node])
+            elif both < _most_beside(daemonset, len(fitting)):
+                both += 1
+                again = self._make(daemonset, node, revision) or again
+        return again
+
+    def _until_available(self, daemonset: Object, pod: Object) -> float:
+        """Return the simulated seconds until a pod has been ready for long enough: 0 when it has."""
+        if not ready(pod):
+            return _NOT_READY
+        least = daemonset["spec"].get("minReadySeconds", 0)
+        if not least:
+            return 0.0
+        since = next(c["lastTransitionTime"] for c in pod["status"]["conditions"] if c["type"] == "Ready")
+        return max(0.0, least - self._clock.simulated_seconds_since(since))
 
     def _make(self, daemonset: Object, node: str, revision: str) -> float | None:
         meta, template = daemonset["metadata"], daemonset["spec"]["template"]
@@ -193,7 +237,8 @@ class DaemonSetController:
         message = f"Deleted pod: {meta['name']}"
         self._recorder.event(daemonset, NORMAL, "SuccessfulDelete", message, component=self.name)
 
-    def _write(self, daemonset: Object, fitting: list[str], revision: str) -> None:
+    def _write(self, daemonset: Object, fitting: list[str], revision: str) -> float | None:
+        """Write the numbers; returns the simulated seconds after which they change by time alone."""
         key = (daemonset["metadata"]["namespace"], daemonset["metadata"]["name"])
         pods = [
             obj
@@ -201,30 +246,32 @@ class DaemonSetController:
             if kind == "Pod" and not obj["metadata"].get("deletionTimestamp") and not finished(obj)
         ]
         placed = [pod for pod in pods if _node_of(pod) in fitting]
-        ready_pods = sum(1 for pod in placed if ready(pod))
+        by_node = {_node_of(pod): pod for pod in sorted(placed, key=ready)}
+        waits = [self._until_available(daemonset, pod) for pod in by_node.values()]
+        ready_pods, available = sum(1 for pod in by_node.values() if ready(pod)), waits.count(0.0)
+        again = min((wait for wait in waits if wait and wait != _NOT_READY), default=None)
         status = {
             **(daemonset.get("status") or {}),
-            "currentNumberScheduled": len(placed),
+            "currentNumberScheduled": len(by_node),
             "desiredNumberScheduled": len(fitting),
             "numberMisscheduled": len(pods) - len(placed),
             "numberReady": ready_pods,
-            "numberAvailable": ready_pods,
-            "numberUnavailable": len(fitting) - ready_pods,
-            "updatedNumberScheduled": sum(
-                1 for pod in placed if (pod["metadata"]["labels"] or {}).get(HASH) == revision
-            ),
+            "numberAvailable": available,
+            "numberUnavailable": len(fitting) - available,
+            "updatedNumberScheduled": len({_node_of(pod) for pod in placed if _revision_of(pod) == revision}),
             "observedGeneration": daemonset["metadata"].get("generation", 1),
         }
         for name in ("numberAvailable", "numberUnavailable", "updatedNumberScheduled"):
             if not status[name]:  # optional numbers are left out when they are zero
                 del status[name]
         if status == daemonset.get("status"):
-            return
+            return again
 
         def edit(current: Object) -> None:
             current["status"] = status
 
         self._store.change("DaemonSet", *key, edit, subresource="status")
+        return again
 
 
 def _choice(node: Object) -> tuple[Any, Any]:
@@ -274,9 +321,24 @@ def _revision(daemonset: Object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def _unavailable(strategy: Object, nodes: int) -> int:
-    value = (strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1)
+def _revision_of(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get(HASH, ""))
+
+
+def _share(value: Any, nodes: int) -> int:
+    """Return a number of nodes that is given as such, or in percent (rounded up)."""
     if isinstance(value, str):
         digits = value.removesuffix("%")
-        value = -(-nodes * int(digits) // 100) if digits.isdigit() else 1
-    return max(1, int(value))
+        return -(-nodes * int(digits) // 100) if digits.isdigit() else 0
+    return int(value)
+
+
+def _unavailable(strategy: Object, nodes: int) -> int:
+    return max(1, _share((strategy.get("rollingUpdate") or {}).get("maxUnavailable", 1), nodes))
+
+
+def _most_beside(daemonset: Object, nodes: int) -> int:
+    strategy = daemonset["spec"].get("updateStrategy") or {}
+    if strategy.get("type", "RollingUpdate") != "RollingUpdate":
+        return 0
+    return _share((strategy.get("rollingUpdate") or {}).get("maxSurge", 0), nodes)

@@ -97,3 +97,8 @@ def config_key_problems(key: str) -> Iterator[str]:
         )
     if key in (".", "..") or key.startswith(".."):
         yield "must not be '.'" if key == "." else "must not start with '..'"
+
+
+def is_percent(text: str) -> bool:
+    """Return whether this is a share in percent."""
+    return bool(re.fullmatch(r"[0-9]+%", text))

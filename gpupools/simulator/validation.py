@@ -15,6 +15,7 @@ from gpupools.simulator.problems import (
     Problems,
     forbidden,
     immutable,
+    not_below_zero,
     required,
     shown,
     unsupported,
@@ -143,9 +144,30 @@ def _check_daemonset(daemonset: Object, problems: Problems) -> None:
             text = "`selector` does not match template `labels`"
             problems.add(wrong("spec.template.metadata.labels", labels, text))
     check_template(template, "spec.template", problems, restart=("Always",))
+    not_below_zero(spec.get("minReadySeconds"), "spec.minReadySeconds", problems)
     strategy = _map(spec, "updateStrategy").get("type")
     if strategy not in ("RollingUpdate", "OnDelete"):
         problems.add(unsupported("spec.updateStrategy.type", strategy, ("RollingUpdate", "OnDelete")))
+    elif strategy == "RollingUpdate":
+        _check_rolling(_map(_map(spec, "updateStrategy"), "rollingUpdate"), problems)
+
+
+def _check_rolling(rolling: Object, problems: Problems) -> None:
+    where = "spec.updateStrategy.rollingUpdate"
+    for field in ("maxUnavailable", "maxSurge"):
+        value = rolling.get(field)
+        if isinstance(value, str) and not names.is_percent(value):
+            text = (
+                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex"
+            )
+            problems.add(wrong(f"{where}.{field}", value, f"{text} used for validation is '[0-9]+%')"))
+        elif isinstance(value, int) and value < 0:
+            problems.add(wrong(f"{where}.{field}", value, "must be greater than or equal to 0"))
+    out, more = rolling.get("maxUnavailable") not in (0, "0%"), rolling.get("maxSurge") not in (0, "0%", None)
+    if out and more:
+        problems.add(wrong(f"{where}.maxSurge", rolling["maxSurge"], "may not be set when maxUnavailable is non-zero"))
+    elif not out and not more:
+        problems.add(required(f"{where}.maxUnavailable", "cannot be 0 when maxSurge is 0"))
 
 
 def _check_daemonset_update(daemonset: Object, old: Object, problems: Problems) -> None:

@@ -152,6 +152,48 @@ def test_an_orphaned_pod_stays(server: Server, jobs: str, pods: str) -> None:
     assert "ownerReferences" not in left["metadata"]
 
 
+def daemonset(**strategy: Any) -> Object:
+    container = {"name": "main", "image": "registry.example.com/d:1", "command": ["sleep", "infinity"]}
+    template = {
+        "metadata": {"labels": {"app": "d"}},
+        "spec": {"terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+    spec = {"selector": {"matchLabels": {"app": "d"}}, "template": template}
+    return {"metadata": {"name": "d"}, "spec": {**spec, "updateStrategy": {"rollingUpdate": strategy}}}
+
+
+def rolled_out(obj: Object) -> bool:
+    """Return whether every node has an available pod of the newest template."""
+    status = obj.get("status", {})
+    wanted = status.get("desiredNumberScheduled", 0)
+    return (
+        status.get("observedGeneration") == obj["metadata"]["generation"]
+        and wanted > 0
+        and wanted == status.get("updatedNumberScheduled") == status.get("numberAvailable")
+    )
+
+
+@running
+@pytest.mark.parametrize("strategy", [{"maxUnavailable": "100%"}, {"maxUnavailable": 0, "maxSurge": "100%"}])
+def test_a_daemonset_rolls_out(server: Server, namespace: str, strategy: Object) -> None:
+    daemonsets = f"/apis/apps/v1/namespaces/{namespace}/daemonsets"
+    server.post(daemonsets, daemonset(**strategy)).ok()
+    with server.watching(daemonsets, 60) as events:
+        assert any(rolled_out(event["object"]) for event in events)
+    image = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "registry.example.com/d:2"}]}}}}
+    since = server.strategic(f"{daemonsets}/d", image).ok()["metadata"]["resourceVersion"]
+    most_missing = 0
+    with server.watching(daemonsets, 60, resourceVersion=since) as events:
+        for event in events:
+            most_missing = max(most_missing, event["object"]["status"].get("numberUnavailable", 0))
+            if rolled_out(event["object"]):
+                break
+        else:
+            raise AssertionError("it did not roll out")
+    # With a pod beside the old one nobody ever misses one.
+    assert (most_missing > 0) is ("maxSurge" not in strategy)
+
+
 def owned(uid: str, *, blocking: bool, **meta: Any) -> Object:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid, "blockOwnerDeletion": blocking}
     return config_map("owned", ownerReferences=[reference], **meta)

@@ -288,6 +288,19 @@ def test_a_daemonset_s_pods_run_for_ever(server: Server, daemonsets: str) -> Non
     refused(answer, "FieldValueNotSupported", "spec.template.spec.restartPolicy", 'supported values: "Always"')
 
 
+@pytest.mark.parametrize(
+    ("strategy", "reason", "field"),
+    [
+        ({"maxUnavailable": 0}, REQUIRED, "maxUnavailable"),
+        ({"maxUnavailable": 1, "maxSurge": 1}, INVALID, "maxSurge"),
+        ({"maxUnavailable": "some"}, INVALID, "maxUnavailable"),
+    ],
+)
+def test_a_daemonset_s_strategy(server: Server, daemonsets: str, strategy: Object, reason: str, field: str) -> None:
+    answer = server.post(daemonsets, daemonset(updateStrategy={"rollingUpdate": strategy}))
+    assert (answer.status, (reason, f"spec.updateStrategy.rollingUpdate.{field}") in answer.causes) == (422, True)
+
+
 def test_a_taint_s_effect(server: Server, node: str) -> None:
     answer = server.merge(node, {"spec": {"taints": [{"key": "a", "effect": "Sometimes"}]}})
     assert (answer.status, answer.causes[0][0]) == (422, "FieldValueNotSupported")
