@@ -55,8 +55,9 @@ check: $(STAMP_DEV) ## Format, lint, types, layers, system checks, migrations, A
 tour: $(STAMP_RUN) ## Do the main job headless through the REST API (TOUR_ARGS="--kubeconfig FILE …")
 	@exec $(BIN)/python manage.py tour $(TOUR_ARGS)
 
-bench: $(STAMP_RUN) ## Measure the console (BENCH_ARGS=)
-	@exec $(BIN)/python manage.py bench $(BENCH_ARGS)
+bench: $(STAMP_RUN) ## Measure the console and the embedded cluster (BENCH_ARGS=, BENCH_CLUSTER_ARGS=)
+	@$(BIN)/python manage.py bench $(BENCH_ARGS)
+	@exec $(BIN)/python manage.py benchcluster $(BENCH_CLUSTER_ARGS)
 
 schema: $(STAMP_DEV) ## Write docs/openapi.yaml from the code
 	@mkdir -p docs

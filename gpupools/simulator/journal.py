@@ -19,6 +19,8 @@ from gpupools.simulator.kinds import Kind, Object
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 _encode = msgspec.json.Encoder().encode
+# So many of the newest events keep their JSON; watchers further behind have it made anew.
+_ENCODED_EVENTS = 512
 
 
 class Stored:
@@ -27,9 +29,11 @@ class Stored:
     ``object`` is shared between everybody: it must never be changed in place.
     """
 
-    __slots__ = ("_body", "kind", "object")
+    __slots__ = ("_body", "kind", "object", "superseded")
 
     def __init__(self, kind: Kind, obj: Object) -> None:
+        # There is a newer version, or none any more: only late watchers still ask for this one.
+        self.superseded = False
         self.kind = kind
         self.object = obj
         self._body: bytes | None = None
@@ -41,6 +45,11 @@ class Stored:
             bare = {key: value for key, value in self.object.items() if key not in ("kind", "apiVersion")}
             self._body = _encode(bare)
         return self._body
+
+    def forget_json(self) -> None:
+        """Give the JSON's memory back when hardly anybody will ask for it again."""
+        if self.superseded:
+            self._body = None
 
     @property
     def body(self) -> bytes:
@@ -95,6 +104,11 @@ class Journal:
         """Add the newest event and wake everybody who waits for one."""
         self._events.append(event)
         self.last = event.version
+        if event.previous is not None:
+            event.previous.superseded = True
+            event.stored.superseded = event.type == DELETED
+        if len(self._events) > _ENCODED_EVENTS:
+            self._events[-_ENCODED_EVENTS].stored.forget_json()
         if len(self._events) > self.size:
             self.compacted = self._events.popleft().version
         self._wake()

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gpupools.simulator.errors import ApiError, Cause
 from gpupools.simulator.fieldsets import (
     Path,
@@ -20,6 +22,18 @@ from gpupools.simulator.fieldsets import (
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.structure import ATOMIC_ITEMS, ATOMIC_MAPS
 from gpupools.simulator.values import copy_of
+
+_encode = msgspec.json.Encoder().encode
+# Objects of one kind have the same fields, mostly: one tree for all of them saves most of their memory.
+_MOST_TREES = 2000
+_trees: dict[bytes, Object] = {}
+
+
+def shared(tree: Object) -> Object:
+    """Return the one copy of equal field trees; stored objects are never changed in place."""
+    if len(_trees) > _MOST_TREES:
+        _trees.clear()
+    return _trees.setdefault(_encode(tree), tree)
 
 
 @dataclass(slots=True)
@@ -45,7 +59,7 @@ class Owner:
             "apiVersion": self.api_version,
             "time": self.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": to_fields_v1(self.paths),
+            "fieldsV1": shared(to_fields_v1(self.paths)),
             **({"subresource": self.subresource} if self.subresource else {}),
         }
 
