@@ -294,6 +294,7 @@ class _Fold:
             unplaced=tuple(self.unplaced),
             warnings=tuple(self.warnings),
             strays=self.strays,
+            cards_missing=node.cards_missing,
         )
 
     def _gpu(self, index: int, card: _Card) -> Gpu:

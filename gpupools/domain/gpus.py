@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from gpupools.domain.modes import (
+    CARD_COUNT_LABEL,
     CARD_MEMORY_LABEL,
     CARD_NAME_LABEL,
     EXCLUSIVE_GPU,
@@ -116,6 +117,17 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
     def whole_cards(self) -> int:
         """Number of cards handed out whole: exclusive or topology."""
         return self.allocatable.get(EXCLUSIVE_GPU, 0) or self.allocatable.get(TOPOLOGY_GPU, 0)
+
+    @property
+    def cards_missing(self) -> int:
+        """Cards that ACK counted when the node joined and that nothing reports now.
+
+        A card that is only unhealthy is reported: it stays in capacity while others can be allocated.
+        """
+        counted = self.labels.get(CARD_COUNT_LABEL, "")
+        names = [name for name in (GPU_COUNT, EXCLUSIVE_GPU, TOPOLOGY_GPU) if self.allocatable.get(name)]
+        reported = max((max(self.allocatable[name], self.capacity.get(name, 0)) for name in names), default=0)
+        return max(0, int(counted) - reported) if counted.isascii() and counted.isdigit() and len(counted) < 5 else 0
 
     @property
     def card_model(self) -> str:
@@ -253,6 +265,7 @@ class NodeAllocation(msgspec.Struct, frozen=True, gc=False):
     In the shared modes ``gpus`` has one entry per card. Exclusive cards have no index in the API, so ``gpus`` is
     empty and ``cards``/``cards_used`` count; topology cards have an index only through their annotation.
     ``pending``: bound, but no readable allocation. ``orphan``: names a card that is not there, or a former mode.
+    ``cards_missing``: cards that the node is known to have and does not report; they are in no other sum.
     """
 
     node: str
@@ -275,6 +288,7 @@ class NodeAllocation(msgspec.Struct, frozen=True, gc=False):
     unplaced: tuple[Holding, ...] = ()
     warnings: tuple[Warning_, ...] = ()
     strays: dict[int, int] = {}  # memory units by the index of a card that is not there
+    cards_missing: int = 0
 
 
 class Workload(msgspec.Struct, frozen=True, gc=False):

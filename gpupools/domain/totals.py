@@ -18,6 +18,7 @@ class ModeTotals(msgspec.Struct, frozen=True):
     cards: int = 0
     cards_used: int = 0
     cards_releasing: int = 0
+    cards_missing: int = 0
     memory_units: int = 0
     memory_units_used: int = 0
     memory_units_releasing: int = 0

@@ -11,6 +11,7 @@ from typing import Any, TypedDict
 
 import msgspec
 
+from gpupools.domain.checks import node_checks
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation
 from gpupools.domain.totals import totals
 from gpupools.models import NodePool
@@ -63,7 +64,11 @@ class DriftRow(TypedDict):
 
 
 class NodeRow(TypedDict):
-    """One node with its cards. ``mode`` is None when its label has a value that nobody knows."""
+    """One node with its cards. ``mode`` is None when its label has a value that nobody knows.
+
+    ``cards_missing``: cards that the node had when it joined and does not report now. ``wrong``: the titles of the
+    live checks that say no, as the node's page has them.
+    """
 
     node: str
     uid: str
@@ -79,6 +84,7 @@ class NodeRow(TypedDict):
     cards: int
     cards_used: int
     cards_releasing: int
+    cards_missing: int
     memory_units: int
     memory_units_used: int
     memory_units_releasing: int
@@ -91,6 +97,7 @@ class NodeRow(TypedDict):
     unplaced: list[HoldingRow]
     warnings: list[WarningRow]
     drift: list[DriftRow]
+    wrong: list[str]
 
 
 class TotalsRow(TypedDict):
@@ -117,6 +124,7 @@ def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -
         "cards": allocation.cards,
         "cards_used": allocation.cards_used,
         "cards_releasing": allocation.cards_releasing,
+        "cards_missing": allocation.cards_missing,
         "memory_units": allocation.memory_units,
         "memory_units_used": allocation.memory_units_used,
         "memory_units_releasing": allocation.memory_units_releasing,
@@ -133,6 +141,7 @@ def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -
         "drift": [{"key": each.key, "wanted": each.wanted, "found": each.found} for each in drifted(pool, [node])]
         if pool
         else [],
+        "wrong": [check.title for check in node_checks(node, allocation) if check.ok is False],
     }
 
 

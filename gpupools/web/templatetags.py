@@ -185,7 +185,7 @@ def said_count(key: str, count: int) -> str:
 def node_glyphs(row: Mapping[str, Any], href: str = "") -> SafeString:
     """Draw all cards of a node's wire row. With ``href`` each is a link to the card on that page."""
     if not row["cards"] and not row["gpus"]:
-        return unknown(words.say("glyph.none"))
+        return format_html('<span class="glyphs">{}{}</span>', unknown(words.say("glyph.none")), extras(row))
     if glyphs.is_shared(row):
         drawn = [_linked(card_glyph(gpu, row["mode"]), gpu["index"], row["mode"], href) for gpu in row["gpus"]]
     else:
@@ -287,6 +287,7 @@ def extras(row: Mapping[str, Any]) -> SafeString:
         ("cross", "tone-bad", "extra.orphan", row["memory_units_orphan"]),
         ("hatch", "quiet", "extra.releasing", row["memory_units_releasing"]),
         ("hatch", "quiet", "extra.cards", row["cards_releasing"]),
+        ("cross", "tone-bad", "cards.missing", row["cards_missing"]),
     )
     shown = (_extra(pattern, tone, words.say_count(key, count)) for pattern, tone, key, count in kinds if count)
     return format_html_join("", "{}", ((piece,) for piece in shown))

@@ -20,6 +20,11 @@ export function flags(row) {
   const found = [];
   if (!row.ready) found.push(flag("bad", "circle-x", say("node.notready")));
   if (row.unschedulable) found.push(flag("warn", "ban", say("node.cordoned")));
+  if (row.wrong.length) {
+    const wrong = flag("bad", "circle-x", counted("node.wrong", row.wrong.length));
+    wrong.title = row.wrong.join("; ");
+    found.push(wrong);
+  }
   if (row.drift.length) found.push(flag("warn", "git-pull-request", counted("node.drift", row.drift.length)));
   if (row.warnings.length) found.push(flag("warn", "alert-triangle", counted("node.warnings", row.warnings.length)));
   return found;
@@ -27,7 +32,7 @@ export function flags(row) {
 
 /** `addresses` has nodeUrl, `modes` the code, title and kind of each mode. */
 export function drawNode(row, addresses, modes) {
-  const model = row.model ? ` · ${say("node.cards", { cards: row.cards, model: row.model })}` : "";
+  const model = row.model ? ` · ${say("node.cards", { cards: row.cards + row.cards_missing, model: row.model })}` : "";
   const shared = isShared(row);
   const [used, total] = shared ? [row.memory_units_used, row.memory_units] : [row.cards_used, row.cards];
   return element("li", { class: "board-node", id: `node-${row.node}`, "data-node": row.node },
@@ -37,6 +42,8 @@ export function drawNode(row, addresses, modes) {
       ...flags(row)),
     element("div", { class: "mode-cell" }, modeMark(row, modes)),
     element("div", { class: "cards-cell" }, nodeGlyphs(row, nodePage(row, addresses))),
-    element("div", { class: "sum" }, `${used}/${total}`,
-      element("span", { class: "under" }, say(shared ? "sum.units" : "sum.cards", { percent: percent(used, total) }))));
+    row.cards_missing && !row.cards && !shared
+      ? element("div", { class: "sum" }, "—", element("span", { class: "under" }, counted("cards.missing", row.cards_missing)))
+      : element("div", { class: "sum" }, `${used}/${total}`,
+        element("span", { class: "under" }, say(shared ? "sum.units" : "sum.cards", { percent: percent(used, total) }))));
 }

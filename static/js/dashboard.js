@@ -121,6 +121,10 @@ function tell(totals) {
       const [part, whole] = field.dataset.field.split("/");
       field.textContent = whole ? percent(sum[part], sum[whole]) : sum[part];
     }
+    for (const missing of tile.querySelectorAll("[data-missing]")) {
+      missing.hidden = !sum.cards_missing;
+      missing.querySelector("span").textContent = counted("cards.missing", sum.cards_missing);
+    }
     const filled = tile.querySelector("rect.held");
     if (filled) {
       const [part, whole] = filled.dataset.part.split("/");

@@ -138,6 +138,7 @@ export function extras(row) {
   if (row.memory_units_orphan) found.push(extra("cross", "tone-bad", counted("extra.orphan", row.memory_units_orphan)));
   if (row.memory_units_releasing) found.push(extra("hatch", "quiet", counted("extra.releasing", row.memory_units_releasing)));
   if (row.cards_releasing) found.push(extra("hatch", "quiet", counted("extra.cards", row.cards_releasing)));
+  if (row.cards_missing) found.push(extra("cross", "tone-bad", counted("cards.missing", row.cards_missing)));
   return found;
 }
 
@@ -145,7 +146,9 @@ export function extras(row) {
 export function nodeGlyphs(row, href) {
   if (!row.cards && !row.gpus.length) {
     const why = say("glyph.none");
-    return element("span", { class: "unknown", title: why }, "—", element("span", { class: "visually-hidden" }, ` ${why}`));
+    return element("span", { class: "glyphs" },
+      element("span", { class: "unknown", title: why }, "—", element("span", { class: "visually-hidden" }, ` ${why}`)),
+      ...extras(row));
   }
   const css = `card-glyph mode-${row.mode ?? "unknown"}`;
   const link = (drawn, index) => element("a", { class: css, href: `${href}#card-${Math.max(index, 0)}`, "data-card": index }, ...drawn);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 
 from gpupools.domain.allocation import fold
@@ -56,7 +57,8 @@ def test_what_is_not_known_is_null() -> None:
 def test_a_row_names_the_pool_and_its_drift(lab: Cluster) -> None:
     row = rows.node_row(NODE, fold(NODE, []), a_pool(lab, "shared", mode="mps"))
     assert row["pool"] == "shared"
-    assert row["drift"] == [{"key": "ack.node.gpu.schedule", "wanted": "mps", "found": "cgpu"}]
+    (found,) = row["drift"]
+    assert (found["key"], found["wanted"], found["found"]) == ("ack.node.gpu.schedule", "mps", "cgpu")
 
 
 def test_whoever_may_see_all_sees_the_row_itself() -> None:
@@ -86,6 +88,36 @@ def test_changed_rows_and_gone_nodes_are_told_apart() -> None:
     empty = rows.node_row(NODE, fold(NODE, []), None)
     assert rows.changed(old, {"n1": empty}) == ([empty], [])
     assert rows.changed(old, {}) == ([], ["n1"])
+
+
+@pytest.mark.parametrize(
+    ("counted", "cards", "missing"),
+    [
+        pytest.param("2", 2, 0, id="all are reported"),
+        pytest.param("2", 0, 2, id="the device plugin is gone"),
+        pytest.param("8", 7, 1, id="one has fallen off"),
+        pytest.param("two", 0, 0, id="a label that is no number"),
+        pytest.param("1", 2, 0, id="more than were counted"),
+    ],
+)
+def test_cards_that_a_node_is_known_to_have_do_not_vanish_with_its_device_plugin(
+    counted: str, cards: int, missing: int
+) -> None:
+    node = a_node("n1", "cgpu", cards, units=15 if cards else 0, labels={"aliyun.accelerator/nvidia_count": counted})
+    row = rows.node_row(node, fold(node, []), None)
+    assert row["cards_missing"] == missing
+    assert rows.totals_row([fold(node, [])])["all"]["cards_missing"] == missing
+    assert ("aliyun.com/gpu-mem is reported" in row["wrong"]) == (not cards)
+
+
+def test_an_unhealthy_card_is_there_though_it_is_not_handed_out() -> None:
+    node = a_node("n1", "exclusive", 2, labels={"aliyun.accelerator/nvidia_count": "2"})
+    broken = msgspec.structs.replace(
+        node, allocatable={**node.allocatable, "nvidia.com/gpu": 1}, capacity={**node.allocatable, "nvidia.com/gpu": 2}
+    )
+    assert broken.cards_missing == 0
+    silent = msgspec.structs.replace(broken, allocatable={**node.allocatable, "nvidia.com/gpu": 0})
+    assert silent.cards_missing == 2, "a plugin that has gone leaves capacity behind for a while"
 
 
 def test_totals_are_json_per_mode_and_over_all() -> None:

@@ -48,6 +48,7 @@ def a_row(*gpus: dict[str, Any], mode: str | None = "cgpu", **fields: Any) -> di
         "cards": len(gpus),
         "cards_used": 0,
         "cards_releasing": 0,
+        "cards_missing": 0,
         "memory_units": sum(gpu["memory_units"] for gpu in gpus),
         "memory_units_used": 0,
         "memory_units_releasing": 0,
@@ -143,6 +144,13 @@ def test_more_whole_cards_than_there_are_get_a_limit() -> None:
 
 def test_a_node_without_cards_is_a_dash_with_its_reason() -> None:
     assert "reports no GPU cards" in node_glyphs(a_row())
+
+
+def test_cards_that_are_not_reported_any_more_are_named_beside_the_dash() -> None:
+    html = node_glyphs(a_row(cards_missing=2))
+    assert "reports no GPU cards" in html
+    assert "2 cards not reported" in html
+    assert "url(#cross)" in html
 
 
 def test_pending_orphan_and_releasing_are_never_merged() -> None:

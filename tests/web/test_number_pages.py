@@ -13,7 +13,7 @@ from gpupools.models import Role
 from tests.domain.builders import a_node
 from tests.services.builders import a_cluster, an_actor
 from tests.services.showing import show
-from tests.web.conftest import Lab, Visitor, nodes_of_all_modes
+from tests.web.conftest import CARD, POOL, Lab, Visitor, nodes_of_all_modes
 from tests.web.reading import Page
 
 pytestmark = pytest.mark.django_db
@@ -171,3 +171,18 @@ def test_names_are_ordered_as_people_count(visitor: Visitor, lab: Lab) -> None:
     page = Page(visitor(Role.VIEWER).get(BOARD).content.decode())
     assert [row["data-node"] for row in page.all("li", class_="board-node")] == ["m", "n-1", "n-9", "n-10"]
     assert [line.facts.name for line in visitor(Role.VIEWER).get("/c/lab/nodes/").context["page_obj"]][0] == "m"
+
+
+def test_a_node_whose_device_plugin_has_gone_is_wrong_on_the_dashboard_and_keeps_its_cards(
+    visitor: Visitor, lab: Lab
+) -> None:
+    nodes = [
+        a_node("n-cgpu", "cgpu", 0, 0, labels={POOL: "cgpu", **CARD}),
+        a_node("n-exclusive", "exclusive", 4, labels={POOL: "exclusive", **CARD}),
+    ]
+    show(lab.cluster, nodes)
+    page = Page(visitor(Role.VIEWER).get("/c/lab/dashboard/").content.decode())
+    assert "Wrong: 1 check" in page.text
+    assert "4 × Tesla-V100-SXM2-16GB" in page.text, "the label still counts the cards"
+    assert "0 × Tesla" not in page.text
+    assert page.text.count("4 cards not reported") >= 2, "in the row and in the sums"

@@ -1,0 +1,86 @@
+"""A number opened: its pods, links to its neighbours, and what is hidden from those who may not see it."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from gpupools.models import Role
+from tests.services.builders import an_actor
+from tests.web.conftest import Lab, Visitor
+from tests.web.reading import Page
+
+pytestmark = pytest.mark.django_db
+USED = "/c/lab/explain/memory_units_used/"
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(
+    ("address", "links"),
+    [
+        (f"{USED}?node=n-cgpu&gpu=0", ["default/bert", "default/going"]),
+        (f"{USED}?pool=cgpu", ["default/bert", "default/going", "payroll/secret", "default/lost"]),
+        ("/c/lab/explain/cards_used/?node=n-exclusive", ["default/train"]),
+        ("/c/lab/explain/memory_units_pending/", ["default/lost"]),
+    ],
+)
+def test_the_pods_of_a_number_are_named_and_linked(visitor: Visitor, address: str, links: list[str]) -> None:
+    text = visitor(Role.VIEWER).get(address).content.decode()
+    named = [f"/c/lab/pods/{each}/" for each in links]
+    page = Page(text)
+    assert [attrs["href"] for attrs in page.all("a") if attrs.get("href", "").startswith("/c/lab/pods/d")] == [
+        each for each in named if "/default/" in each
+    ]
+    assert all(f'href="{each}"' in text for each in named)
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_zero_says_so_and_what_is_not_there_is_missing(visitor: Visitor) -> None:
+    browser = visitor(Role.VIEWER)
+    assert "No pod makes up this number" in browser.get("/c/lab/explain/memory_units_orphan/").content.decode()
+    for address in ("luck/", "cards_used/?node=x", "cards_used/?node=n-cgpu&gpu=x", "cards_used/?node=n-cgpu&gpu=9"):
+        assert browser.get(f"/c/lab/explain/{address}").status_code == 404
+
+
+def test_names_of_other_namespaces_are_hidden(lab: Lab) -> None:
+    browser = Client()
+    user = an_actor(Role.VIEWER, lab.cluster, "default", name="narrow").user
+    browser.force_login(user, "django.contrib.auth.backends.ModelBackend")
+    text = browser.get(f"{USED}?node=n-cgpu").content.decode()
+    assert "secret" not in text
+    assert "a pod of another namespace" in text
+
+
+@pytest.mark.usefixtures("lab")
+def test_nodes_and_pools_lead_to_their_numbers(visitor: Visitor) -> None:
+    browser = visitor(Role.VIEWER)
+    assert f'href="{USED}?node=n-cgpu"' in browser.get("/c/lab/nodes/n-cgpu/").content.decode()
+    assert 'href="/c/lab/explain/cards_used/?pool=cgpu"' in browser.get("/c/lab/node-pools/cgpu/").content.decode()
+
+
+JOB = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: many}
+spec:
+  parallelism: 30
+  completions: 30
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: registry.example.com/x:1
+          resources: {limits: {aliyun.com/gpu-mem: 15}}
+"""
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_check_shows_the_first_pod_without_room_and_what_would_help(visitor: Visitor) -> None:
+    browser = visitor(Role.OPERATOR)
+    page = browser.post("/c/lab/create-job/", {"yaml": JOB, "action": "check"}).content.decode()
+    assert "of 30 is the first that finds no room." in page
+    assert 'id="what-ifs"' in page
+    assert "One more node of pool" not in page or "would take it." in page
+    fits = browser.post("/c/lab/create-job/", {"yaml": JOB.replace("30", "1"), "action": "check"}).content.decode()
+    assert "What would help" not in fits
