@@ -10,13 +10,14 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gpupools.domain.asks import limit_of
-from gpupools.domain.devices import judge
+from gpupools.domain.devices import free_topology_cards, judge
 from gpupools.domain.filters import filters_of, matches_term, untolerated
 from gpupools.domain.gpus import Ask, Pod
 from gpupools.domain.groups import Group, Seat, group_of, incomplete, seats, too_big
 from gpupools.domain.messages import Tally, failed_scheduling
 from gpupools.domain.modes import TOPOLOGY_GPU, PlacementPolicy
 from gpupools.domain.states import node_state, node_states, take
+from gpupools.domain.topology import CardSet, alternatives
 from gpupools.domain.validation import ack_problems, invalid_text, validate_ask
 from gpupools.domain.verdicts import NodeState, Preview, Rejection, Verdict
 from gpupools.domain.wishes import PLACEMENT_LABELS, prefilter, wish
@@ -27,6 +28,7 @@ __all__ = [
     "Preview",
     "Rejection",
     "Verdict",
+    "card_alternatives",
     "first_unfit",
     "node_state",
     "node_states",
@@ -117,6 +119,15 @@ def _seated(found: Preview, seat: Seat) -> Preview:
         for verdict in found.verdicts
     )
     return Preview(seat.node, seat.cards, (seat.node,), seat.cards, verdicts)
+
+
+def card_alternatives(ask: Ask, states: Iterable[NodeState], found: Preview) -> tuple[CardSet, ...]:
+    """Return which cards of the chosen node other measures would take than ACK's; only for topology nodes."""
+    wanted = limit_of(ask, TOPOLOGY_GPU)
+    state = next((each for each in states if each.node.name == found.chosen), None)
+    if state is None or not wanted:
+        return ()
+    return alternatives(state.node.links, [gpu.index for gpu in free_topology_cards(state)], wanted)
 
 
 def first_unfit(previews: Sequence[Preview]) -> int | None:

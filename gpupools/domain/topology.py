@@ -112,3 +112,33 @@ def _divisions(cards: tuple[int, ...], count: int, short: int) -> Iterator[tuple
             rest = tuple(card for card in others if card not in mates)
             for tail in _divisions(rest, count, 0 if size == short else short):
                 yield ((first, *mates), *tail)
+
+
+class CardSet(msgspec.Struct, frozen=True):
+    """A choice of cards by a named measure, with its slowest link and the sum of all its links."""
+
+    label: str
+    title: str
+    cards: tuple[int, ...]
+    slowest: float
+    total: float
+
+
+def alternatives(links: Links | None, free: Sequence[int], count: int) -> tuple[CardSet, ...]:
+    """Return ACK's choice and what other measures would take of the same cards; nothing without a matrix.
+
+    Only the first is what ACK's scheduler does: the others are there to compare.
+    """
+    best = best_cards(links, free, count)
+    if links is None or best is None or best.bandwidth is None or count < 2:
+        return ()
+    choices = (
+        ("ack", "ACK: the fastest slowest link", best.cards),
+        ("best-effort", "NVIDIA best-effort: the best division of all free cards", best_effort(links, free, count)),
+        ("largest-sum", "The largest sum of links", largest_sum(links, free, count)),
+    )
+    return tuple(
+        CardSet(label, title, cards, min(_link(links, a, b) for a, b in combinations(cards, 2)), _sum(links, cards))
+        for label, title, cards in choices
+        if cards is not None
+    )

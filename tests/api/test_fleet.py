@@ -135,3 +135,30 @@ def test_a_template_is_rendered_with_checked_values(caller: Caller, db: None) ->
     assert is_problem(response, 400, "parameters")
     assert response.json()["errors"][0]["field"] == "parameters.card_model"
     assert is_problem(client.get("/api/v1/job-templates/none/"), 404, "no-such-template")
+
+
+def test_a_check_says_what_would_help_and_where_all_pods_go(caller: Caller, fleet: Cluster) -> None:
+    body = check(caller, 16)
+    assert body["sequence"] == {"pods": 1, "first_unfit": 0, "spots": [{"node": None, "pods": 1}]}
+    assert body["help"]["largest"]["resource"] == "aliyun.com/gpu-mem"
+    smaller = next(each for each in body["help"]["options"] if each["code"] == "smaller")
+    assert smaller["value"] == str(body["help"]["largest"]["amount"])
+    rejection = body["preview"]["verdicts"][0]["rejections"][0]
+    assert (rejection["code"], rejection["asked"]) == ("device", 16)
+    fits = check(caller, 4)
+    assert fits["help"] == {"largest": None, "options": []}
+    assert (fits["sequence"]["first_unfit"], fits["alternatives"]) == (None, [])
+
+
+def test_a_number_is_explained_by_its_pods(caller: Caller, fleet: Cluster) -> None:
+    address = "/api/v1/clusters/lab/allocation/explain/"
+    whole = caller(Role.VIEWER).get(f"{address}?figure=memory_units_used").json()
+    assert whole["value"] == sum(part["amount"] for part in whole["parts"]) > 0
+    node = caller(Role.VIEWER).get(f"{address}?figure=memory_units_used&node=gpu-1").json()
+    assert (node["value"], node["node"], node["pool"]) == (20, "gpu-1", "")
+    card = caller(Role.VIEWER).get(f"{address}?figure=memory_units_used&node=gpu-1&gpu=0").json()
+    assert (card["value"], card["gpu"]) == (11, 0)
+    assert {part["gpu"] for part in card["parts"]} == {0}
+    assert is_problem(caller(Role.VIEWER).get(f"{address}?figure=luck"), 400, "no-such-figure")
+    assert is_problem(caller(Role.VIEWER).get(f"{address}?figure=cards_used&node=x"), 404, "no-such-node")
+    assert caller(Role.VIEWER).get(f"{address}?figure=cards_used&gpu=-1").status_code == 400

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpupools.domain.topology import best_cards, best_effort, largest_sum
+from gpupools.domain.topology import alternatives, best_cards, best_effort, largest_sum
 
 
 def dgx_1v():
@@ -110,3 +110,23 @@ def test_the_choice_is_the_first_with_the_fastest_slowest_link(links, count, fre
     assert best.ties == tuple(cards for cards in sets if slowest(cards) == top)[:32]
     assert best.cards == best.ties[0]
     assert best.bandwidth == top
+
+
+def test_other_measures_are_offered_with_their_names():
+    found = {each.label: each for each in alternatives(DGX, [0, 2, 4, 5], 2)}
+    assert list(found) == ["ack", "best-effort", "largest-sum"]
+    assert (found["ack"].cards, found["ack"].slowest, found["ack"].total) == ((0, 4), 210, 210)
+    assert (found["best-effort"].cards, found["best-effort"].slowest) == ((4, 5), 150)
+    ack, _, largest = alternatives(DGX, range(8), 3)
+    assert (ack.cards, ack.slowest, ack.total) == ((0, 1, 2), 130, 510)
+    assert (largest.cards, largest.slowest, largest.total) == ((0, 2, 3), 130, 610)
+    assert [each.label for each in alternatives([[1.0] * 12 for _ in range(12)], range(12), 2)] == [
+        "ack",
+        "largest-sum",
+    ]
+
+
+def test_without_a_choice_of_links_there_is_no_alternative():
+    assert alternatives(None, [0, 1], 2) == ()
+    assert alternatives(DGX, [0, 1], 3) == ()
+    assert alternatives(DGX, [0, 1], 1) == ()

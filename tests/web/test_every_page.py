@@ -30,6 +30,8 @@ OF_A_CLUSTER = [
     "/c/lab/pods/",
     "/c/lab/dashboard/",
     "/c/lab/diagnosis/",
+    "/c/lab/explain/memory_units_used/",
+    "/c/lab/explain/cards_used/?node=n-exclusive",
 ]
 OF_OPERATORS = [
     "/c/lab/create-node-pool/",

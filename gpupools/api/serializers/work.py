@@ -52,6 +52,18 @@ class SubmissionIn(ManifestIn):
     template = serializers.CharField(max_length=63, required=False, allow_blank=True, default="")
 
 
+class RejectionOut(serializers.Serializer[None]):
+    """Why a node does not take a pod, with the amounts of what is short: wanted, free, free on the best card."""
+
+    code = serializers.CharField()
+    reason = serializers.CharField(help_text="The scheduler's own words.")
+    resource = serializers.CharField(allow_blank=True)
+    asked = serializers.IntegerField()
+    free = serializers.IntegerField()
+    best = serializers.IntegerField()
+    unresolvable = serializers.BooleanField(help_text="No eviction could help.")
+
+
 class VerdictOut(serializers.Serializer[None]):
     """What the preview says of one node."""
 
@@ -61,6 +73,9 @@ class VerdictOut(serializers.Serializer[None]):
     codes = serializers.ListField(child=serializers.CharField())
     cards = serializers.ListField(child=serializers.IntegerField())
     score = serializers.FloatField(allow_null=True)
+    tie_set = serializers.ListField(child=serializers.IntegerField(), help_text="Cards that score alike on this node.")
+    waits_for = serializers.IntegerField(help_text="Terminating pods that have to end first.")
+    rejections = RejectionOut(many=True)
 
 
 class PreviewOut(serializers.Serializer[None]):
@@ -73,7 +88,63 @@ class PreviewOut(serializers.Serializer[None]):
         child=serializers.IntegerField(), help_text="Cards that score alike; more of them than `cards`: not firm."
     )
     message = serializers.CharField()
+    prefilter = serializers.CharField(allow_blank=True, help_text="A reason that stands for all nodes at once.")
     verdicts = VerdictOut(many=True)
+
+
+class SpotOut(serializers.Serializer[None]):
+    """So many pods in a row that land on one node; ``node`` is null for those that do not fit."""
+
+    node = serializers.CharField(allow_null=True)
+    pods = serializers.IntegerField()
+
+
+class SequenceOut(serializers.Serializer[None]):
+    """Where the pods of a Job land one after the other."""
+
+    pods = serializers.IntegerField()
+    first_unfit = serializers.IntegerField(
+        allow_null=True, help_text="The first pod that does not fit, counted from 0; null when all do."
+    )
+    spots = SpotOut(many=True)
+
+
+class LargestFreeOut(serializers.Serializer[None]):
+    """The most that one ask could get now on a node in reach; ``gpu`` is null for whole cards."""
+
+    node = serializers.CharField()
+    resource = serializers.CharField()
+    amount = serializers.IntegerField()
+    gpu = serializers.IntegerField(allow_null=True)
+
+
+class WhatIfOut(serializers.Serializer[None]):
+    """A change with which the pod would land on ``node``: tried out, not guessed."""
+
+    code = serializers.CharField(help_text="wait, smaller, toleration, selector, pool, mode or node")
+    sentence = serializers.CharField()
+    node = serializers.CharField()
+    cards = serializers.ListField(child=serializers.IntegerField())
+    field = serializers.CharField(allow_blank=True)
+    found = serializers.CharField(allow_blank=True)
+    value = serializers.CharField(allow_blank=True)
+
+
+class HelpOut(serializers.Serializer[None]):
+    """What would help the first pod that does not fit."""
+
+    largest = LargestFreeOut(allow_null=True)
+    options = WhatIfOut(many=True)
+
+
+class CardSetOut(serializers.Serializer[None]):
+    """Cards of a topology node by a named measure; only `ack` is what the scheduler does."""
+
+    label = serializers.CharField()
+    title = serializers.CharField()
+    cards = serializers.ListField(child=serializers.IntegerField())
+    slowest = serializers.FloatField()
+    total = serializers.FloatField()
 
 
 class CheckOut(serializers.Serializer[None]):
@@ -86,6 +157,9 @@ class CheckOut(serializers.Serializer[None]):
     findings = FindingOut(many=True)
     taken_at = serializers.DateTimeField(allow_null=True, help_text="Age of what the preview stands on.")
     preview = PreviewOut(allow_null=True)
+    sequence = SequenceOut(allow_null=True)
+    help = HelpOut()
+    alternatives = CardSetOut(many=True)
 
 
 class SubmissionOut(serializers.ModelSerializer[Submission]):
@@ -170,6 +244,8 @@ class DriftOut(serializers.Serializer[None]):
     key = serializers.CharField()
     wanted = serializers.CharField()
     found = serializers.CharField()
+    by = serializers.CharField(help_text="The field manager that wrote it, where the API server knows.")
+    since = serializers.CharField(help_text="When; empty where that is unknown.")
 
 
 class NodeOut(serializers.Serializer[None]):

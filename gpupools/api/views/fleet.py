@@ -13,9 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpupools.api.base import AFTER, LIMIT, Door, windowed
+from gpupools.api.serializers.numbers import NumberOut
 from gpupools.api.serializers.work import InspectOut, LogOut, NodeOut, NodePage, PodOut, PodPage
 from gpupools.models import AllocationPoint, Cluster
-from gpupools.services import allocation, nodes, pods
+from gpupools.services import allocation, explaining, nodes, pods
+from gpupools.services.explaining import Figure
 
 
 def _instant(taken_at: float | None) -> datetime | None:
@@ -124,6 +126,32 @@ class AllocationView(Door):
         tables = nodes.tables(self.actor, self.cluster(), node=request.query_params.get("node", ""))
         body = {"taken_at": _instant(tables.taken_at), "shared": tables.shared, "whole": tables.whole}
         return Response(InspectOut(body).data)
+
+    @extend_schema(
+        responses=NumberOut,
+        parameters=[
+            OpenApiParameter("figure", str, required=True, enum=[each.value for each in Figure]),
+            OpenApiParameter("node", str, description="One node."),
+            OpenApiParameter("gpu", int, description="One card of that node."),
+            OpenApiParameter("pool", str, description="One node pool."),
+        ],
+    )
+    @action(detail=False, methods=["get"])
+    def explain(self, request: Request, cluster: str) -> Response:
+        """Read which pods make up a figure of a card, a node, a pool or the cluster; the parts add up to it."""
+        given = request.query_params
+        gpu = given.get("gpu", "")
+        if gpu and not (gpu.isascii() and gpu.isdigit() and len(gpu) < 6):
+            raise ValidationError({"gpu": ["This is not the index of a card."]})
+        found = explaining.explain(
+            self.actor,
+            self.cluster(),
+            explaining.figure_of(given.get("figure", "")),
+            node=given.get("node", ""),
+            gpu=int(gpu) if gpu else None,
+            pool=given.get("pool", ""),
+        )
+        return Response(NumberOut(found).data)
 
     @extend_schema(responses=OpenApiTypes.OBJECT, parameters=[OpenApiParameter("since", OpenApiTypes.DATETIME)])
     @action(detail=False, methods=["get"])

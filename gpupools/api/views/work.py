@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import groupby
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
@@ -23,6 +24,7 @@ from gpupools.api.serializers.work import (
 from gpupools.domain.placement import Preview
 from gpupools.models import JobTemplate, Submission
 from gpupools.services import jobs
+from gpupools.services.jobs import Checked
 
 
 class JobTemplateView(Door):
@@ -61,6 +63,7 @@ def shown_preview(preview: Preview | None) -> dict[str, Any] | None:
         "tie_nodes": list(preview.tie_nodes),
         "tie_cards": list(preview.tie_cards),
         "message": preview.message,
+        "prefilter": preview.prefilter,
         "verdicts": [
             {
                 "node": verdict.node,
@@ -69,10 +72,21 @@ def shown_preview(preview: Preview | None) -> dict[str, Any] | None:
                 "codes": [rejection.code for rejection in verdict.rejections],
                 "cards": list(verdict.cards),
                 "score": verdict.score,
+                "tie_set": list(verdict.tie_set),
+                "waits_for": verdict.waits_for,
+                "rejections": verdict.rejections,
             }
             for verdict in preview.verdicts
         ],
     }
+
+
+def shown_sequence(checked: Checked) -> dict[str, Any] | None:
+    """Lay out where a Job's pods land, neighbours on one node together."""
+    if not checked.previews:
+        return None
+    spots = [{"node": node, "pods": len(list(run))} for node, run in groupby(each.chosen for each in checked.previews)]
+    return {"pods": len(checked.previews), "first_unfit": checked.first_unfit, "spots": spots}
 
 
 class SubmissionView(Door):
@@ -130,6 +144,9 @@ class SubmissionView(Door):
             "findings": checked.findings,
             "taken_at": taken_at,
             "preview": shown_preview(checked.preview),
+            "sequence": shown_sequence(checked),
+            "help": checked.help,
+            "alternatives": checked.alternatives,
         }
         return Response(CheckOut(body).data)
 
