@@ -5,7 +5,7 @@ Pure functions between objects, sets of paths and the FieldsV1 form; who owns a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -55,6 +55,36 @@ def is_keyed(name: str, value: list[Any], kind: str) -> bool:
     if name not in APPLY_KEYS or (kind == "Job" and name == "conditions"):
         return False
     return all(isinstance(item, dict) for item in value)
+
+
+def list_problems(obj: Object) -> Iterator[str]:
+    """Say which lists of an applied configuration cannot be told item from item, as the real server says it."""
+    for key, value in obj.items():
+        yield from _list_problems(key, value, (f"f:{key}",), obj.get("kind", ""))
+
+
+def _list_problems(name: str, value: Any, path: Path, kind: str) -> Iterator[str]:
+    if isinstance(value, dict) and name not in ATOMIC_MAPS:
+        for key, inner in value.items():
+            yield from _list_problems(key, inner, (*path, f"f:{key}"), kind)
+    if not isinstance(value, list) or not is_keyed(name, value, kind):
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        missing = [key for key in APPLY_KEYS.get(name, ()) if item.get(key, KEY_DEFAULTS.get(key)) is None]
+        if missing:
+            yield (
+                f"{text_of(path)}: element {index}: associative list with keys has an element that omits key field "
+                f'"{missing[0]}" (and doesn\'t have default value)'
+            )
+            continue
+        step = item_step(name, item)
+        if step in seen:
+            yield f"{text_of(path)}: duplicate entries for key {text_of((step,))}"
+        seen.add(step)
+        if isinstance(item, dict) and name not in ATOMIC_ITEMS:
+            for key, inner in item.items():
+                yield from _list_problems(key, inner, (*path, step, f"f:{key}"), kind)
 
 
 # Branches that even an empty object of its kind has, so that nobody ever adds them.

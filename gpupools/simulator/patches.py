@@ -5,6 +5,7 @@ Pure functions; which lists merge by which key is in structure.py. Server-side a
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from gpupools.simulator.errors import ApiError, bad_request
@@ -19,11 +20,19 @@ def _unprocessable() -> ApiError:
 
 # JSON patch (RFC 6902)
 
+_MOST_OPERATIONS = 10_000
+
 
 def json_patch(obj: Object, operations: Any) -> Object:
     """Apply a list of operations; 400 when it is no patch, 422 when a path or a test does not hold."""
     if not isinstance(operations, list):
         raise bad_request("json: cannot unmarshal object into Go value of type jsonpatch.Patch")
+    if len(operations) > _MOST_OPERATIONS:
+        raise ApiError(
+            413,
+            "RequestEntityTooLarge",
+            f"The allowed maximum operations in a JSON patch is {_MOST_OPERATIONS}, got {len(operations)}",
+        )
     document: Any = copy_of(obj)
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
@@ -69,9 +78,13 @@ def _pointer(text: str) -> list[str]:
 def _index(items: list[Any], part: str, *, insert: bool = False) -> int:
     if insert and part == "-":
         return len(items)
-    if not part.isdigit() or int(part) >= len(items) + insert:
+    if not re.fullmatch(r"-?[0-9]+", part):
         raise _unprocessable()
-    return int(part)
+    # Counted from the end when below zero, as the API server's library does.
+    index = int(part) if int(part) >= 0 else len(items) + insert + int(part)
+    if not 0 <= index < len(items) + insert:
+        raise _unprocessable()
+    return index
 
 
 def _at(document: Any, path: list[str]) -> Any:

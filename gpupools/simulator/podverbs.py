@@ -9,6 +9,7 @@ from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import Line, LogBook
 from gpupools.simulator.store import Store
+from gpupools.simulator.unknownfields import check_shape
 from gpupools.simulator.values import parse_time, stamp
 from gpupools.simulator.wire import Request, Response, Stream, Target, encode
 
@@ -72,7 +73,7 @@ class PodVerbs:
         return self._bind(request, target) if target.subresource == "binding" else self._evict(request, target)
 
     def _bind(self, request: Request, target: Target) -> Response:
-        binding = request.object()
+        binding = check_shape("Binding", request.object())
         node = (binding.get("target") or {}).get("name", "")
         if not node:
             # The real server gives this one without a reason.
@@ -85,7 +86,7 @@ class PodVerbs:
         return Response(encode(_SUCCESS), 201)
 
     def _evict(self, request: Request, target: Target) -> Response:
-        eviction = request.object()
+        eviction = check_shape("Eviction", request.object())
         name = (eviction.get("metadata") or {}).get("name", target.name)
         if name != target.name:
             raise bad_request("name in URL does not match name in Eviction object")

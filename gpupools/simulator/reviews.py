@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpupools.simulator.auth import OPEN_PATHS, Identity
 from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Object
+from gpupools.simulator.unknownfields import check_shape
 from gpupools.simulator.wire import Request, Response, encode
 
 _ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
@@ -15,12 +16,15 @@ _WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 def answer(path: str, request: Request, identity: Identity) -> Response | None:
     """Answer a review, None when the path is not one."""
     if path == _ACCESS:
-        return _created({**request.object(), "status": _access(request.object(), identity)})
+        review = check_shape("SelfSubjectAccessReview", request.object())
+        return _created({**review, "status": _access(review, identity)})
     if path == _RULES:
-        return _created({**request.object(), "status": _rules(request.object(), identity)})
+        review = check_shape("SelfSubjectRulesReview", request.object())
+        return _created({**review, "status": _rules(review, identity)})
     if path == _WHO:
         user = {"username": identity.user, "uid": identity.role, "groups": list(identity.groups)}
-        return _created({**request.object(), "status": {"userInfo": user}})
+        review = check_shape("SelfSubjectReview", request.object())
+        return _created({**review, "status": {"userInfo": user}})
     return None
 
 

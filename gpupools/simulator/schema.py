@@ -211,6 +211,25 @@ _TEXT: Mapping[str, str] = {
     "PodFailurePolicyOnPodConditionsPattern": "type string, status string",
     "SuccessPolicy": "rules []SuccessPolicyRule",
     "SuccessPolicyRule": "succeededIndexes string, succeededCount int32",
+    "DeleteOptions": """
+        gracePeriodSeconds int64, preconditions Preconditions, orphanDependents bool, propagationPolicy string,
+        dryRun []string, ignoreStoreReadErrorWithClusterBreakingPotential bool
+    """,
+    "Preconditions": "uid string, resourceVersion string",
+    "Binding": "metadata ObjectMeta, target ObjectReference",
+    "Eviction": "metadata ObjectMeta, deleteOptions DeleteOptions",
+    "SelfSubjectAccessReview": "metadata ObjectMeta, spec SelfSubjectAccessReviewSpec, status any",
+    "SelfSubjectAccessReviewSpec": """
+        resourceAttributes ResourceAttributes, nonResourceAttributes NonResourceAttributes
+    """,
+    "ResourceAttributes": """
+        namespace string, verb string, group string, version string, resource string, subresource string, name string,
+        fieldSelector any, labelSelector any
+    """,
+    "NonResourceAttributes": "path string, verb string",
+    "SelfSubjectRulesReview": "metadata ObjectMeta, spec SelfSubjectRulesReviewSpec, status any",
+    "SelfSubjectRulesReviewSpec": "namespace string",
+    "SelfSubjectReview": "metadata ObjectMeta, status any",
     "DaemonSet": "metadata ObjectMeta, spec DaemonSetSpec, status DaemonSetStatus",
     "DaemonSetSpec": """
         selector LabelSelector, template PodTemplateSpec, updateStrategy DaemonSetUpdateStrategy,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gpupools.simulator.errors import ApiError, Cause, bad_request
+from gpupools.simulator.fieldsets import list_problems
 from gpupools.simulator.kinds import Kind, Object
 from gpupools.simulator.problems import shown
 from gpupools.simulator.schema import STRUCTS
@@ -98,8 +99,11 @@ def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object 
         raise bad_request(
             f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}'
         ) from error
-    if what == "apply" and unknown:
-        raise _untyped(row, obj, [f".{path}: field not declared in schema" for path in unknown])
+    if what == "apply":
+        said = [f".{path}: field not declared in schema" for path in unknown]
+        said += list_problems({"kind": row.kind, **obj})
+        if said:
+            raise _untyped(row, obj, said)
     if mode == "Ignore":
         return ()
     # Looked for only where somebody asks, as kubectl always does: it takes reading the body once more.
@@ -110,6 +114,15 @@ def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object 
     if mode == "Strict":
         raise _strict(row, said, what, patch)
     return tuple(("warning", f'299 - "{text.replace(chr(34), chr(92) + chr(34))}"') for text in said)
+
+
+def check_shape(kind: str, obj: Object) -> Object:
+    """Check a body that is not kept (DeleteOptions, Binding ...), dropping what its kind does not have; 400."""
+    try:
+        _walk_struct(obj, kind, "", "", [])
+    except _WrongType as error:
+        raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
+    return obj
 
 
 def _untyped(row: Kind, obj: Object, said: list[str]) -> ApiError:

@@ -302,7 +302,8 @@ def _check_priority_class_update(new: Object, old: Object, problems: Problems) -
 
 def _check_event(event: Object, problems: Problems) -> None:
     namespace, about = event["metadata"].get("namespace"), _map(event, "involvedObject").get("namespace", "")
-    if about and about != namespace:
+    # What is about nothing in a namespace belongs into default.
+    if (about or "default") != namespace:
         problems.add(wrong("involvedObject.namespace", about, "does not match event.namespace"))
 
 

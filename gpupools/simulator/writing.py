@@ -20,7 +20,7 @@ from gpupools.simulator.kinds import KINDS, Object
 from gpupools.simulator.presenting import Presenter
 from gpupools.simulator.selectors import selection
 from gpupools.simulator.store import Store
-from gpupools.simulator.unknownfields import check_fields
+from gpupools.simulator.unknownfields import check_fields, check_shape
 from gpupools.simulator.values import copy_of, stamp
 from gpupools.simulator.wire import Request, Response, Target, encode, unsupported_media_type
 
@@ -115,6 +115,7 @@ class Writer:
             raise bad_request("the patched object has no metadata")
         mode = request.query.get("fieldValidation", "")
         headers = check_fields(target.row, patched, mode, what="patch", patch=patch)
+        self._check_type(target, patched)
         self._check_identity(target, patched, named=True)
         return Response(presenter.one(self._update(request, target, patched, request.manager)), headers=headers)
 
@@ -314,7 +315,7 @@ class Writer:
 
 def _delete_options(request: Request) -> Object:
     """Return DeleteOptions of the body, or what the query says in their stead."""
-    options: Object = dict(request.object()) if request.body else {}
+    options: Object = check_shape("DeleteOptions", request.object()) if request.body else {}
     grace = request.number("gracePeriodSeconds")
     if grace is not None:
         options["gracePeriodSeconds"] = grace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.wire import Server, config_map, job
+from tests.conformance.wire import Server, config_map, job, pod
 
 
 def owned(obj: dict, manager: str) -> dict:
@@ -128,6 +128,21 @@ def test_a_value_of_the_wrong_type_cannot_be_typed(server: Server, maps: str) ->
     answer = server.apply(f"{maps}/a", {**config_map("a"), "data": {"k": 4}})
     assert answer.status == 500
     assert ".data.k: expected string, got &" in answer.message
+
+
+def test_list_items_can_be_told_from_each_other(server: Server, pods: str, namespace: str) -> None:
+    container = {"name": "main", "image": "x"}
+    answer = server.apply(f"{pods}/p", pod(schedulerName="nobody", containers=[container, container]))
+    assert answer.status == 500
+    assert answer.message == (
+        f"failed to create typed patch object ({namespace}/p; v1, Kind=Pod): .spec.containers: duplicate entries for "
+        'key [name="main"]'
+    )
+    answer = server.apply(f"{pods}/p", pod(schedulerName="nobody", containers=[{"image": "x"}]))
+    assert answer.status == 500
+    assert ".spec.containers: element 0: associative list with keys has an element that omits key field" in (
+        answer.message
+    )
 
 
 def test_managed_fields_are_not_applied(server: Server, maps: str) -> None:

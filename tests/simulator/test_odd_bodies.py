@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gpupools.simulator import reviews
+from gpupools.simulator.auth import Tokens
 from gpupools.simulator.errors import ApiError
 from gpupools.simulator.kinds import KINDS, Object
+from gpupools.simulator.logs import LogBook
+from gpupools.simulator.podverbs import PodVerbs
 from gpupools.simulator.reading import Reader
 from gpupools.simulator.store import Store
-from gpupools.simulator.wire import Request, encode, parse_target
+from gpupools.simulator.wire import Request, Target, encode, parse_target
 from gpupools.simulator.writing import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, Writer
 
 SPEC: Object = {
@@ -145,3 +151,50 @@ def test_odd_bodies_are_taken_or_refused_in_order(seed: int) -> None:
         meta = stored.object["metadata"]
         assert store.peek(stored.kind.kind, meta.get("namespace", ""), meta["name"]) is stored.object
     assert {stored.kind.kind for stored in store} <= set(KINDS)
+
+
+OPTIONS = {
+    "gracePeriodSeconds": 1, "propagationPolicy": "Orphan", "dryRun": ["All"],
+    "preconditions": {"uid": "x", "resourceVersion": "1"},
+}  # fmt: skip
+BINDING = {"metadata": {"name": "p", "annotations": {"a": "b"}}, "target": {"name": "n"}}
+EVICTION = {"metadata": {"name": "p"}, "deleteOptions": OPTIONS}
+QUESTION = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}, "namespace": "a"}}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_odd_options_bindings_and_questions_are_refused_in_order(seed: int, tmp_path: Path) -> None:
+    chance, store = random.Random(seed), Store()
+    store.bootstrap()
+    writer, verbs = Writer(store), PodVerbs(store, LogBook())
+    tokens = Tokens(tmp_path)
+    tokens.ensure()
+    somebody = tokens.identify(f"Bearer {tokens.by_role['operator']}")
+    pods = "/api/v1/namespaces/default/pods"
+    made = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "x"}]}}
+
+    def target_of(path: str) -> Target:
+        found = parse_target(path)
+        assert found is not None
+        return found
+
+    def ask(method: str, path: str, body: object, do: Callable[[Request], object]) -> None:
+        try:
+            do(Request(method, path, {}, {}, encode(body)))
+        except ApiError as error:
+            assert error.status < 500 or not error.reason
+            encode(error.body())
+
+    for _ in range(250):
+        if store.peek("Pod", "default", "p") is None:
+            store.create("Pod", made)
+        one, all_of = target_of(f"{pods}/p"), target_of(pods)
+        ask("DELETE", pods, spoiled(OPTIONS, chance), partial(writer.delete_collection, target=all_of))
+        if store.peek("Pod", "default", "p") is not None:
+            ask("DELETE", f"{pods}/p", spoiled(OPTIONS, chance), partial(writer.delete, target=one))
+        for name, body in (("binding", BINDING), ("eviction", EVICTION)):
+            at = target_of(f"{pods}/p/{name}")
+            ask("POST", f"{pods}/p/{name}", spoiled(body, chance), partial(verbs.answer, "create", target=at))
+        for name in ("selfsubjectaccessreviews", "selfsubjectrulesreviews"):
+            path = f"/apis/authorization.k8s.io/v1/{name}"
+            ask("POST", path, spoiled(QUESTION, chance), partial(reviews.answer, path, identity=somebody))
