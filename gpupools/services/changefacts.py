@@ -14,6 +14,7 @@ from gpupools.domain import plans
 from gpupools.domain.components import missing_for, verdict
 from gpupools.domain.gpus import GpuNode, Pod, Workload
 from gpupools.domain.modes import MODES, Component, Mode, PlacementPolicy, mode_labels
+from gpupools.errors import Unreachable
 from gpupools.models import Cluster, ComponentState, NodePool
 from gpupools.services import allocation, gateways
 from gpupools.services.drift import pool_label, wanted_labels, wanted_taints
@@ -39,10 +40,17 @@ class Seen:
 
 
 def see(pool: NodePool, node_names: Collection[str] = ()) -> Seen:
-    """Look at a pool, or at the named nodes. Raises Unreachable when neither picture nor cluster can be read."""
-    picture = allocation.current(pool.cluster)
+    """Look at a pool, or at the named nodes. Raises Unreachable when neither picture nor cluster can be read.
+
+    A cluster that is known to be silent is not waited for: whoever asks sits before a page.
+    """
+    cluster = pool.cluster
+    picture = allocation.current(cluster)
     if picture is not None and time.time() - picture.taken_at <= FRESH_SECONDS:
         return Seen(_concerned(pool, node_names, picture.nodes), picture.pods, picture.workloads, picture.nodes)
+    if cluster.state == Cluster.State.UNREACHABLE:
+        said = f"Cluster {cluster.name} does not answer, so nobody can tell how its nodes are now."
+        raise Unreachable(f"{said} {cluster.last_error}".strip(), code="cluster-away")
     with gateways.kubernetes_of(pool.cluster) as kubernetes:
         return look(pool, kubernetes, node_names)
 

@@ -77,6 +77,9 @@ def abandon(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     reason = changerules.needed(reason, "Say why the change is given up.")
     with transaction.atomic():
         move(change, Move.ABANDON, actor, note=reason)
+        # What failed stays told; nothing of what was under way runs on.
+        given_up = change.steps.exclude(state__in=[ChangeStep.State.DONE, ChangeStep.State.FAILED])
+        given_up.update(state=ChangeStep.State.SKIPPED, finished_at=timezone.now())
         if change.remembered.get("ours"):
             enqueue(actor, change, UNCORDON)
     return change

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from gpupools.domain import plans
 from gpupools.domain.routes import Step
 from gpupools.models import ModeChange, NodePool, Role
 from gpupools.services import changefacts, changequeue, changerules
@@ -16,12 +17,21 @@ _ONLY_LOOKING = "-"
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """A change as it would be asked for (an unsaved row), its steps, and how many nodes would leave their mode."""
+    """A change as it would be asked for (an unsaved row), its steps, and how many nodes would leave their mode.
+
+    ``holding``: how many pods hold cards of its nodes, hit or not.
+    """
 
     change: ModeChange
     steps: tuple[Step, ...]
     leaving: int
     nodes: int
+    holding: int = 0
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether pool and nodes are as the change would make them."""
+        return not (self.leaving or self.change.diff["pool"] or self.change.diff["nodes"] or self.change.target_pool)
 
     @property
     def seconds(self) -> int:
@@ -49,4 +59,8 @@ def plan(actor: Actor, pool: NodePool, **wishes: Any) -> Flight:
         **changerules.judged(wish, seen),
     )
     steps = changequeue.measured(changerules.steps_of(wish, seen))
-    return Flight(change, steps, len(changerules.leaving_of(wish, seen)), len(seen.nodes))
+    return Flight(change, steps, len(changerules.leaving_of(wish, seen)), len(seen.nodes), _holding(seen))
+
+
+def _holding(seen: changefacts.Seen) -> int:
+    return len(plans.holders(seen.nodes, seen.pods))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
+import msgspec
 import pytest
 from django.test import Client
 
-from gpupools.models import ModeChange, Role
+from gpupools.models import Cluster, ModeChange, Role
 from gpupools.services.access import Actor
 from tests.services.builders import an_actor
+from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor
 from tests.web.reading import Page
 
@@ -137,3 +141,81 @@ def test_approvals_list_what_waits_and_what_is_done(visitor: Visitor, lab: Lab) 
     page = Page(visitor(Role.ADMIN).get("/approvals/").content.decode())
     assert "Nothing waits" in page.text
     assert "Finished" in page.text
+
+
+def test_a_plan_that_changes_nothing_is_not_offered_and_holders_are_told(visitor: Visitor, lab: Lab) -> None:
+    nodes = [
+        msgspec.structs.replace(node, labels={**node.labels, "ack.node.gpu.placement": "binpack"})
+        if node.name == "n-cgpu"
+        else node
+        for node in lab.picture.nodes
+    ]
+    show(lab.cluster, nodes, lab.picture.pods)
+    same = {"target_mode": "cgpu", "target_policy": "binpack", "holders": "wait"}
+    page = Page(visitor(Role.OPERATOR).get(ASK, same).content.decode())
+    assert "This changes nothing" in page.text
+    assert "Request binpack" not in page.text
+    assert "4 pods hold cards of these nodes and keep them" in page.text
+    policy = Page(visitor(Role.OPERATOR).get(ASK, {**same, "target_policy": "spread"}).content.decode())
+    assert "This changes nothing" not in policy.text
+    assert "Request spread on 1 node" in policy.text
+    assert "4 pods hold cards of these nodes and keep them" in policy.text
+
+
+def test_while_the_cluster_is_silent_a_decision_is_refused_at_once_and_the_plan_is_not_denied(
+    visitor: Visitor, lab: Lab
+) -> None:
+    change = ask(visitor)
+    show(lab.cluster, lab.picture.nodes, lab.picture.pods, taken_at=time.time() - 600)
+    silent = {"state": Cluster.State.UNREACHABLE, "last_error": "It was silent for 10 s."}
+    Cluster.objects.filter(pk=lab.cluster.pk).update(**silent)
+    began = time.monotonic()
+    answer = visitor(Role.ADMIN).post(f"/changes/{change.pk}/decide/", {"action": "approve", "reason": "Fine."})
+    assert time.monotonic() - began < 3, "nobody waits before a page for a cluster that is known to be silent"
+    page = Page(answer.content.decode())
+    assert "Cluster lab does not answer, so nobody can tell how its nodes are now" in page.text
+    assert "It was never carried out" not in page.text
+    assert "The steps depend on how the nodes are now" in page.text
+    assert "mode changes are planned and decided on when it does" in page.text
+    change.refresh_from_db()
+    assert change.state == "pending"
+
+
+def test_a_change_that_was_given_up_has_no_step_that_runs(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    visitor(Role.ADMIN).post(f"/changes/{change.pk}/decide/", {"action": "approve", "reason": "Fine."})
+    change.steps.filter(position=change.steps.earliest("position").position).update(state="done")
+    change.steps.filter(pk=change.steps.exclude(state="done").earliest("position").pk).update(state="running")
+    ModeChange.objects.filter(pk=change.pk).update(state="paused")
+    address = f"/changes/{change.pk}/decide/"
+    page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
+    assert "While it is paused" in page.text
+    assert "Reason (optional)" not in page.text, "pausing and giving up need one"
+    assert visitor(Role.OPERATOR).post(address, {"action": "abandon", "reason": "Enough."}).status_code == 302
+    assert set(change.steps.values_list("state", flat=True)) == {"done", "skipped"}
+    page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
+    assert not page.all("li", class_="is-running")
+
+
+def test_a_lapsed_change_can_be_asked_for_again(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    nodes = [node for node in lab.picture.nodes if node.name != "n-cgpu"]
+    show(lab.cluster, nodes, lab.picture.pods)
+    answer = visitor(Role.ADMIN).post(f"/changes/{change.pk}/decide/", {"action": "approve", "reason": "Fine."})
+    page = Page(answer.content.decode())
+    assert "has lapsed" in page.text
+    assert "What you typed is kept" not in page.text, "there is no form left that could keep it"
+    (again,) = [each["href"] for each in page.all("a", class_="btn btn-plain") if ASK in each.get("href", "")]
+    plan = visitor(Role.OPERATOR).get(again)
+    assert "Flight plan" in Page(plan.content.decode()).text
+    assert plan.context["form"]["target_policy"].value() == "spread"
+
+
+def test_what_an_applied_change_has_changed_is_before_and_after(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    page = Page(visitor(Role.VIEWER).get(f"/changes/{change.pk}/").content.decode())
+    assert "Now Then" in page.text
+    ModeChange.objects.filter(pk=change.pk).update(state="applied")
+    page = Page(visitor(Role.VIEWER).get(f"/changes/{change.pk}/").content.decode())
+    assert "Before After" in page.text
+    assert "Now Then" not in page.text

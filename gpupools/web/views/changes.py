@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from django import forms
 from django.conf import settings
@@ -30,6 +31,8 @@ from gpupools.web.views.pools import POLICY_TEXTS, pool_of
 
 ROWS_PER_PAGE = 50
 MOST_UNFOLDED = 24
+# Nothing was changed in the cluster, so the same request makes sense again.
+ENDED_UNDONE = tuple(each.value for each in (State.LAPSED, State.EXPIRED, State.WITHDRAWN, State.REJECTED))
 HOLDER_TEXTS = {
     ModeChange.Holders.WAIT.value: gettext_lazy(
         "New pods are kept off; the change goes on when the running ones have ended."
@@ -270,6 +273,19 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "way_back": courses.steps_back(change) if is_operator and Move.ROLL_BACK in open_moves else (),
         "by_hand": courses.waiting_for_a_person(change) if is_operator else None,
         "may_undo": is_operator and change.state == State.APPLIED.value and change.way != Way.JOIN,
+        "may_ask_again": is_operator and change.state in ENDED_UNDONE,
+        "ask_again": urlencode(
+            {
+                "target_mode": change.target_mode,
+                "target_policy": change.target_policy,
+                "holders": change.holders,
+                "way": change.way,
+                "batch_size": change.batch_size or "",
+                "target_pool": change.target_pool.name if change.target_pool else "",
+                "node_names": change.node_names,
+            },
+            doseq=True,
+        ),
         "undone_by": change.undone_by.order_by("-pk").first(),
         "may_withdraw": Move.WITHDRAW in open_moves and is_requester,
         "may_retry": is_operator and (Move.RETRY in open_moves or Move.RESUME in open_moves),
@@ -298,7 +314,7 @@ def _progress(change: ModeChange) -> dict[str, Any]:
 
 def _planned(actor: Actor, change: ModeChange) -> tuple[Any, ...]:
     """Return the steps as they would be now; none once it cannot be carried out any more."""
-    if change.state not in OPEN_STATES:
+    if change.state not in OPEN_STATES or change.pool.cluster.state == Cluster.State.UNREACHABLE:
         return ()
     try:
         wanted = {
