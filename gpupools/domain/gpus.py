@@ -86,6 +86,7 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
     instance_type: str = ""
     created_at: str = ""
     kubelet_version: str = ""
+    owners: dict[str, tuple[str, str]] = {}  # label key, or "taints" -> who wrote it (field manager) and when
 
     @property
     def declared(self) -> Mode | None:

@@ -36,6 +36,7 @@ from gpupools.domain.wire import (
     JobObject,
     JobSpec,
     JobStatus,
+    ManagedFields,
     Metadata,
     NodeAffinity,
     NodeInfo,
@@ -72,6 +73,9 @@ __all__ = [
 ]
 
 
+KUBELET = "kubelet"
+
+
 def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> GpuNode:
     """Read a node. ``topology`` is the ``data`` of its topology ConfigMap, where it has one."""
     meta, spec, status = node.metadata, node.spec or NodeSpec(), node.status or NodeStatus()
@@ -94,7 +98,22 @@ def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> 
         or labels.get("beta.kubernetes.io/instance-type", ""),
         created_at=meta.creation_timestamp or "",
         kubelet_version=(status.node_info or NodeInfo()).kubelet_version or "",
+        owners=_owners(meta.managed_fields or ()),
     )
+
+
+def _owners(entries: Iterable[ManagedFields]) -> dict[str, tuple[str, str]]:
+    """Return who wrote which label (or the taints) last, and when; what the kubelet itself keeps is left out."""
+    owners: dict[str, tuple[str, str]] = {}
+    for entry in sorted(entries, key=lambda entry: entry.time or ""):
+        if entry.subresource or entry.fields_v1 is None or entry.manager == KUBELET:
+            continue
+        who = (entry.manager or "", entry.time or "")
+        labels = (entry.fields_v1.metadata.labels if entry.fields_v1.metadata else None) or {}
+        owners |= {key.removeprefix("f:"): who for key in labels if key.startswith("f:")}
+        if entry.fields_v1.spec is not None and entry.fields_v1.spec.taints is not None:
+            owners["taints"] = who
+    return owners
 
 
 def topology_node(report: ConfigMapObject) -> str:

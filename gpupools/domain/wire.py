@@ -5,6 +5,8 @@ Lenient as the API demands: unknown fields are ignored, missing and null ones ha
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 Quantities = dict[str, str | int | float]
@@ -72,8 +74,32 @@ class NodeStatus(Raw, frozen=True):
     node_info: NodeInfo | None = None
 
 
+class OwnedMetadata(msgspec.Struct, frozen=True, gc=False):
+    labels: dict[str, Any] | None = msgspec.field(default=None, name="f:labels")
+
+
+class OwnedSpec(msgspec.Struct, frozen=True, gc=False):
+    taints: Any = msgspec.field(default=None, name="f:taints")
+
+
+class OwnedFields(msgspec.Struct, frozen=True, gc=False):
+    metadata: OwnedMetadata | None = msgspec.field(default=None, name="f:metadata")
+    spec: OwnedSpec | None = msgspec.field(default=None, name="f:spec")
+
+
+class ManagedFields(Raw, frozen=True):
+    manager: str | None = None
+    time: str | None = None
+    subresource: str | None = None
+    fields_v1: OwnedFields | None = None
+
+
+class NodeMetadata(Metadata, frozen=True):
+    managed_fields: list[ManagedFields] | None = None
+
+
 class NodeObject(Raw, frozen=True):
-    metadata: Metadata = Metadata()
+    metadata: NodeMetadata = NodeMetadata()
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 

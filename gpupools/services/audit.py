@@ -21,6 +21,8 @@ ACTIONS: dict[str, str] = {
     "pool.edit": "Edited a node pool",
     "pool.scale": "Scaled a node pool",
     "pool.delete": "Deleted a node pool",
+    "pool.take_out": "Took nodes out of a node pool",
+    "pool.attach": "Added machines to a node pool",
     "pool.found": "Found a node pool made elsewhere",
     "pool.gone": "Found a node pool gone",
     "component.install": "Installed a component",

@@ -21,12 +21,22 @@ from gpupools.models import Cluster, NodePool
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """One key of one node that is not as its pool wants it. Empty ``wanted`` or ``found`` means: not there."""
+    """One key of one node that is not as its pool wants it. Empty ``wanted`` or ``found`` means: not there.
+
+    ``by`` is the field manager that wrote what was found, and ``since`` when, where the API server knows.
+    """
 
     node: str
     key: str
     wanted: str
     found: str
+    by: str = ""
+    since: str = ""
+
+    @property
+    def is_mode(self) -> bool:
+        """Whether bringing it back changes a mode or a card choice, which somebody must decide on."""
+        return self.key in (MODE_LABEL, PLACEMENT_LABEL)
 
 
 def pool_label(cluster: Cluster) -> str:
@@ -65,11 +75,13 @@ def _of_node(node: GpuNode, labels: Mapping[str, str], taints: Iterable[Taint]) 
     for key, wanted in labels.items():
         found = node.labels.get(key)
         if found != wanted and not _says_the_same(node, key, wanted, found):
-            yield Drift(node.name, key, wanted, found or "")
+            # Of a label that was taken off nobody is recorded.
+            yield Drift(node.name, key, wanted, found or "", *(node.owners.get(key, ("", "")) if found else ("", "")))
     for taint in taints:
         if taint not in node.taints:
             other = next((each for each in node.taints if (each.key, each.effect) == (taint.key, taint.effect)), None)
-            yield Drift(node.name, f"taint {taint.key}", _text(taint), _text(other) if other else "")
+            by = node.owners.get("taints", ("", ""))
+            yield Drift(node.name, f"taint {taint.key}", _text(taint), _text(other) if other else "", *by)
 
 
 def _says_the_same(node: GpuNode, key: str, wanted: str, found: str | None) -> bool:

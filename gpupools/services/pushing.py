@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpupools.services import changepushes, componentpushes, components, poolpushes, pushes, submissions
+from gpupools.services import changepushes, componentpushes, components, memberpushes, poolpushes, pushes, submissions
 from gpupools.services.pushes import Handler
 
 HANDLERS: dict[str, Handler] = {
@@ -14,6 +14,7 @@ HANDLERS: dict[str, Handler] = {
     components.UNINSTALL: Handler(componentpushes.uninstall, componentpushes.failed),
     **submissions.HANDLERS,
     **changepushes.HANDLERS,
+    **memberpushes.HANDLERS,
 }
 
 

@@ -61,6 +61,8 @@ class DriftRow(TypedDict):
     key: str
     wanted: str
     found: str
+    by: str
+    since: str
 
 
 class NodeRow(TypedDict):
@@ -138,7 +140,10 @@ def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -
         "warnings": [
             {"code": each.code, "message": each.message, "pods": list(each.pods)} for each in allocation.warnings
         ],
-        "drift": [{"key": each.key, "wanted": each.wanted, "found": each.found} for each in drifted(pool, [node])]
+        "drift": [
+            {"key": each.key, "wanted": each.wanted, "found": each.found, "by": each.by, "since": each.since}
+            for each in drifted(pool, [node])
+        ]
         if pool
         else [],
         "wrong": [check.title for check in node_checks(node, allocation) if check.ok is False],

@@ -76,7 +76,7 @@ export class Panel {
     if (row.unplaced.length) parts.push(this.section(row, say("panel.unplaced"), "", extras(row), row.unplaced));
     for (const warning of row.warnings) parts.push(element("p", { class: "error" }, icon("alert-triangle"), warning.message));
     for (const drift of row.drift) {
-      const values = { key: drift.key, found: drift.found || say("panel.absent"), wanted: drift.wanted || say("panel.absent") };
+      const values = { key: drift.key, found: drift.found || say("panel.absent"), wanted: drift.wanted || say("panel.absent"), by: drift.by ? ` (${drift.by})` : "" };
       parts.push(element("p", { class: "error tone-warn" }, icon("git-pull-request"), say("panel.drift", values)));
     }
     parts.push(element("p", {}, element("a", { href: nodePage(row, this.addresses), class: "btn btn-plain" }, say("panel.page"))));

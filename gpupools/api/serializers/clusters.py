@@ -245,6 +245,33 @@ class ScaleIn(serializers.Serializer[None]):
     desired_size = serializers.IntegerField(min_value=0)
 
 
+class TakeOutIn(serializers.Serializer[None]):
+    """Nodes that leave a pool: with their machines on ACK, which stay; elsewhere only by their labels."""
+
+    node_names = serializers.ListField(child=serializers.CharField(max_length=253))
+    reason = serializers.CharField(max_length=2000)
+
+
+class AttachIn(serializers.Serializer[None]):
+    """Machines outside the cluster that join an ACK pool; what is on their disks is lost."""
+
+    instance_ids = serializers.ListField(child=serializers.CharField(max_length=64))
+    reason = serializers.CharField(max_length=2000)
+
+
+class AdoptIn(serializers.Serializer[None]):
+    """The node whose labels and taints the pool takes over."""
+
+    node_name = serializers.CharField(max_length=253)
+    reason = serializers.CharField(max_length=2000)
+
+
+class AnswerOut(serializers.Serializer[None]):
+    """What an answer to drift became: a request where a mode changes, null where it is done at once."""
+
+    change = serializers.IntegerField(allow_null=True)
+
+
 class DeleteIn(serializers.Serializer[None]):
     """Deleting a pool that still has nodes takes ``force`` and a reason."""
 

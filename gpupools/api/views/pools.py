@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Prefetch
@@ -11,11 +12,22 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpupools.api.base import IDEMPOTENCY_KEY, IF_MATCH, Door, check_version, etag, get_visible
-from gpupools.api.serializers.clusters import DeleteIn, NodePoolEdit, NodePoolIn, NodePoolOut, ScaleIn
+from gpupools.api.serializers.clusters import (
+    AdoptIn,
+    AnswerOut,
+    AttachIn,
+    DeleteIn,
+    NodePoolEdit,
+    NodePoolIn,
+    NodePoolOut,
+    ReasonIn,
+    ScaleIn,
+    TakeOutIn,
+)
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import Taint
 from gpupools.models import ModeChange, NodePool
-from gpupools.services import pools
+from gpupools.services import members, pools
 
 _OPEN = Prefetch(
     "changes",
@@ -87,5 +99,49 @@ class NodePoolView(Door):
         def work() -> Response:
             pools.delete(self.actor, pool, **values)
             return self._shown(pool, 202)
+
+        return self.once(work)
+
+    @extend_schema(request=TakeOutIn, responses={202: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"], url_path="take-out")
+    def take_out(self, request: Request, pk: str) -> Response:
+        """Take nodes out of a pool; a node that shall change its mode is moved by a mode change instead."""
+        return self._of_nodes(pk, TakeOutIn, members.take_out)
+
+    @extend_schema(request=AttachIn, responses={202: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"])
+    def attach(self, request: Request, pk: str) -> Response:
+        """Let machines that are outside the cluster join an ACK pool."""
+        return self._of_nodes(pk, AttachIn, members.attach)
+
+    def _of_nodes(self, pk: str, body: Any, do: Callable[..., object]) -> Response:
+        pool = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(body)
+
+        def work() -> Response:
+            do(self.actor, pool, **values)
+            return self._shown(pool, 202)
+
+        return self.once(work)
+
+    @extend_schema(request=ReasonIn, responses=AnswerOut, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"], url_path="restore-drift")
+    def restore_drift(self, request: Request, pk: str) -> Response:
+        """Bring nodes back to what the pool wants; a request where a mode would change."""
+        return self._answer(pk, ReasonIn, members.restore)
+
+    @extend_schema(request=AdoptIn, responses=AnswerOut, parameters=[IDEMPOTENCY_KEY])
+    @action(detail=True, methods=["post"], url_path="adopt-drift")
+    def adopt_drift(self, request: Request, pk: str) -> Response:
+        """Let the pool want what one of its nodes carries; a request where that is another mode."""
+        return self._answer(pk, AdoptIn, members.adopt)
+
+    def _answer(self, pk: str, body: Any, do: Callable[..., ModeChange | None]) -> Response:
+        pool = get_visible(self.get_queryset(), pk=pk)
+        values = self.read(body)
+
+        def work() -> Response:
+            change = do(self.actor, pool, **values)
+            return Response(AnswerOut({"change": change.pk if change else None}).data)
 
         return self.once(work)
