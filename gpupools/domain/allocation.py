@@ -14,7 +14,7 @@ from operator import attrgetter
 
 import msgspec
 
-from gpupools.domain.annotations import UNREADABLE, claims
+from gpupools.domain.annotations import UNREADABLE, claims, topology_claim
 from gpupools.domain.asks import effective_requests
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, TOPOLOGY_GPU, Mode
@@ -215,7 +215,7 @@ class _Fold:
             self._keep(_holding(pod, cards=count), former=True)
             self._warn_former(pod, f"{count} whole {_plural(count, 'card')}")
             return
-        claim = claims(pod.annotations)
+        claim = topology_claim(pod.annotations)
         if claim.problem:
             self._warn(UNREADABLE, f"{_name(pod)} has an allocation that cannot be read.", pod)
         placed = [index for index in claim.cards if index < self.count]

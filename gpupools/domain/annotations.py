@@ -79,10 +79,16 @@ def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
         return Claim(memory_units={old: asked_units if units is None else units})
     if annotations.get(V1_INDEX):
         problem = UNREADABLE
+    topology = topology_claim(annotations)
+    return Claim(cards=topology.cards, problem=problem or topology.problem)
+
+
+def topology_claim(annotations: Mapping[str, str]) -> Claim:
+    """Read which whole cards a topology pod holds, whatever else its annotations say."""
     if TOPOLOGY_ALLOCATION in annotations or TOPOLOGY_GROUP in annotations:
         cards = _topology_cards(annotations)
-        return Claim(cards=cards or (), problem=problem if cards else UNREADABLE)
-    return Claim(problem=problem)
+        return Claim(cards=cards or (), problem="" if cards else UNREADABLE)
+    return Claim()
 
 
 def _number(text: str) -> int | None:

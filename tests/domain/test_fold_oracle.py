@@ -1,0 +1,142 @@
+"""The fold against a naive oracle, over nodes and pods of every kind that annotations and limits can make."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpupools.domain.allocation import fold
+from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, Pod
+from tests.domain import fold_oracle as oracle
+from tests.domain.builders import CORE, COUNT, MEM, TOPOLOGY, WHOLE
+
+SHARE = "scheduler.framework.gpushare.allocation"
+CORES = "gpushare.alibabacloud.com/core-percentage"
+WAS = "gpushare.alibabacloud.com/device-resource"
+GROUP = "topology.kubernetes.io/gpu-group"
+
+
+@st.composite
+def a_plain_node(draw):
+    cards, units = draw(st.integers(0, 3)), draw(st.integers(1, 12))
+    allocatable = draw(
+        st.sampled_from(
+            [
+                {MEM: cards * units + draw(st.integers(0, 1)), COUNT: cards},
+                {MEM: cards * units, COUNT: cards, CORE: 100 * cards},
+                {MEM: 1, COUNT: 1, CORE: 100},
+                {TOPOLOGY: cards},
+                {TOPOLOGY: 1, MEM: 0},
+                {WHOLE: cards, MEM: 0, TOPOLOGY: 0},
+                {WHOLE: cards, TOPOLOGY: cards},
+                {MEM: 0, CORE: 0},
+            ]
+        )
+    )
+    more = draw(st.sampled_from([{}, {TOPOLOGY: cards + 1}, {TOPOLOGY: 1}]))
+    sick = draw(st.sampled_from([(), (0,), (1, 2)]))
+    return {"allocatable": allocatable, "capacity": allocatable | more, "sick": sick}
+
+
+LIMITS = st.fixed_dictionaries(
+    {},
+    optional={
+        MEM: st.integers(0, 9),
+        CORE: st.sampled_from([0, 30, 80]),
+        WHOLE: st.integers(0, 2),
+        TOPOLOGY: st.integers(0, 3),
+        "cpu": st.just(1),
+    },
+)
+ON_CARDS = st.lists(st.dictionaries(st.integers(0, 4), st.integers(0, 9), max_size=3), max_size=2)
+
+
+@st.composite
+def a_plain_pod(draw, number):
+    return {
+        "namespace": draw(st.sampled_from(["a", "b"])),
+        "name": f"p{number}",
+        "uid": f"u{number}",
+        "limits": draw(st.lists(LIMITS, min_size=1, max_size=2)),
+        "init": draw(st.sampled_from([[], [], [{MEM: 5}], [{WHOLE: 2}, {TOPOLOGY: 1}]])),
+        "overhead": draw(st.sampled_from([{}, {}, {WHOLE: 1}])),
+        "terminating": draw(st.booleans()),
+        "shares": draw(st.one_of(st.none(), st.just("?"), ON_CARDS, ON_CARDS)),
+        "cores": draw(st.one_of(st.none(), st.none(), st.just("?"), ON_CARDS)),
+        "was": draw(st.sampled_from([None, None, 4, 15])),
+        "old": draw(st.sampled_from([None, None, (1, 3), (0, None), (7, 2)])),
+        "group": draw(st.one_of(st.none(), st.lists(st.integers(0, 4), min_size=1, max_size=3))),
+    }
+
+
+def keyed(per_container):
+    return json.dumps({str(n): {str(card): x for card, x in cards.items()} for n, cards in enumerate(per_container)})
+
+
+def real_pod(pod):
+    notes = {}
+    for key, value in ((SHARE, pod["shares"]), (CORES, pod["cores"])):
+        if value is not None:
+            notes[key] = "?" if value == "?" else keyed(value)
+    if pod["was"] is not None:
+        notes[WAS] = json.dumps({str(card): pod["was"] for card in range(9)})
+    if pod["old"] is not None:
+        index, units = pod["old"]
+        notes["ALIYUN_COM_GPU_MEM_IDX"] = str(index)
+        notes |= {"ALIYUN_COM_GPU_MEM_POD": str(units)} if units is not None else {}
+    if pod["group"] is not None:
+        notes[GROUP] = ",".join(map(str, pod["group"]))
+    return Pod(
+        uid=pod["uid"],
+        namespace=pod["namespace"],
+        name=pod["name"],
+        ask=Ask(
+            containers=tuple(ContainerAsk(requests=limits, limits=limits) for limits in pod["limits"]),
+            init_containers=tuple(ContainerAsk(requests=limits, limits=limits) for limits in pod["init"]),
+            overhead=pod["overhead"],
+        ),
+        node="n1",
+        phase="Running",
+        terminating=pod["terminating"],
+        annotations=notes,
+    )
+
+
+def seen(holding):
+    return (holding.pod, holding.memory_units, holding.core_percent, holding.cards, holding.releasing)
+
+
+@st.composite
+def a_case(draw):
+    pods = [draw(a_plain_pod(number)) for number in range(draw(st.integers(0, 5)))]
+    return draw(a_plain_node()), pods
+
+
+@settings(max_examples=300)
+@given(a_case())
+def test_the_fold_says_what_the_oracle_says(case):
+    node, pods = case
+    expected = oracle.fold(node, pods)
+    real = GpuNode("n1", allocatable=node["allocatable"], capacity=node["capacity"], unhealthy=node["sick"])
+    found = fold(real, [real_pod(pod) for pod in reversed(pods)])
+    said = {name: getattr(found, name) for name in expected if hasattr(found, name)}
+    said["gpus"] = [
+        {name: getattr(gpu, name) for name in card if name != "holdings"}
+        | {"holdings": [seen(h) for h in gpu.holdings]}
+        for gpu, card in zip(found.gpus, expected["gpus"], strict=True)
+    ]
+    said["holdings"] = [seen(holding) for holding in found.holdings]
+    said["unplaced"] = [(seen(holding), holding.lost) for holding in found.unplaced]
+    said["codes"] = sorted(warning.code for warning in found.warnings)
+    assert said == expected
+    assert all(warning.message and warning.message.endswith(".") for warning in found.warnings)
+
+
+def test_the_oracle_imports_nothing_of_the_product():
+    tree = ast.parse(Path(oracle.__file__).read_text(encoding="utf-8"))
+    named = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    assert set(named) == {"__future__", "fractions", "math"}
