@@ -128,7 +128,7 @@ class Engine:
             "garbage": Loop(GarbageCollector(store), store, clock).run,
             "kubelets": kubelets.run,
             "devices": devices.run,
-            "scheduler": Scheduler(store, clock, recorder).run,
+            "scheduler": Scheduler(store, clock, recorder, self.faults).run,
             "ack": ack_loop.run,
         }
         async with asyncio.TaskGroup() as group:

@@ -90,6 +90,21 @@ class StuckPod(_Fault, frozen=True, tag="stuck-pod"):
     namespace: Name = "default"
 
 
+class BindFail(_Fault, frozen=True, tag="bind-fail"):
+    """Binds fail after cards were reserved: the pod stays pending with the annotations of a node it never got to.
+
+    ``pod`` is the beginning of the names that are meant; empty: all.
+    """
+
+    pod: str = ""
+    namespace: str = ""
+    times: Count = 1
+
+    def meant(self, namespace: str, pod: str) -> bool:
+        """Whether a pod is meant."""
+        return self.namespace in ("", namespace) and pod.startswith(self.pod)
+
+
 class Labels(_Fault, frozen=True, tag="label"):
     """Somebody relabels a node with kubectl, past everybody (null takes a label off). Happens once."""
 
@@ -162,6 +177,7 @@ Fault = (
     | Compaction
     | NodeDown
     | StuckPod
+    | BindFail
     | Labels
     | Card
     | PluginRestart

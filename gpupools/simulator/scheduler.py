@@ -22,6 +22,7 @@ from gpupools.domain.verdicts import NodeState, Preview
 from gpupools.errors import ConsoleError
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.errors import ApiError
+from gpupools.simulator.faults import BindFail, Faults
 from gpupools.simulator.journal import DELETED, Event
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.podverbs import bind
@@ -52,10 +53,11 @@ class _Waiting:
 class Scheduler:
     """Places one pod after the other, the most important and then the oldest first."""
 
-    def __init__(self, store: Store, clock: Clock, recorder: Recorder) -> None:
+    def __init__(self, store: Store, clock: Clock, recorder: Recorder, faults: Faults) -> None:
         self._store = store
         self._clock = clock
         self._recorder = recorder
+        self._faults = faults
         self._sight = Sight(store)
         self._active: list[tuple[int, str, int, Key]] = []
         self._queued: set[Key] = set()
@@ -179,19 +181,34 @@ class Scheduler:
         if found.chosen is None:
             self._fail(key, raw, found.message)
             return
-        self._place(key, raw, pod, found)
-        self._waiting.pop(key, None)
+        if self._place(key, raw, pod, found):
+            self._waiting.pop(key, None)
 
-    def _place(self, key: Key, raw: Object, pod: Pod, found: Preview) -> None:
-        """Reserve by annotations, then bind: two writes, as ACK's plugin makes them."""
+    def _place(self, key: Key, raw: Object, pod: Pod, found: Preview) -> bool:
+        """Reserve by annotations, then bind: two writes, as ACK's plugin makes them; return whether it is bound.
+
+        A bind that fails leaves the annotations behind, as ACK's does.
+        """
         node = found.chosen or ""
         notes = self._notes(pod, self._sight.state(node), found.cards)
         if notes:
             known = raw["metadata"].get("annotations") or {}
             self._store.write_parts("Pod", *key, metadata={"annotations": {**known, **notes}})
+        if self._faults.hit(BindFail, lambda fault: fault.meant(*key)) is not None:
+            message = (
+                'binding rejected: running Bind plugin "DefaultBinder": Operation cannot be fulfilled on pods/binding '
+                f'"{key[1]}": an error was asked for'
+            )
+            self._recorder.event(raw, WARNING, "FailedScheduling", message, component=NAME)
+            self._wait(key)
+            # Tried again after its back-off, whether anything changed or not.
+            self._changes += 1
+            self._plan_retry(asyncio.get_running_loop().time())
+            return False
         self._sight.read_pod(bind(self._store, *key, node))
         message = f"Successfully assigned {key[0]}/{key[1]} to {node}"
         self._recorder.event(raw, NORMAL, "Scheduled", message, component=NAME)
+        return True
 
     def _notes(self, pod: Pod, state: NodeState, cards: Iterable[int]) -> dict[str, str]:
         chosen = tuple(cards)

@@ -6,6 +6,7 @@ import json
 import stat
 import time
 from collections.abc import Iterator
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ import pytest
 import urllib3
 from alibabacloud_cs20151215 import models
 from alibabacloud_tea_openapi.exceptions import AlibabaCloudException
+from django.core.management import CommandError, call_command
 from kubernetes import client
 
+from gpupools.management.commands.faults import Command as FaultsCommand
 from gpupools.management.embedded.faulthttp import FaultRefusal
 from tests.simulator.breaking import Breaker, breaking
 from tests.simulator.clients import COUNT, MEM, MODE, TOPOLOGY, WHOLE, Cluster, connected
@@ -282,6 +285,21 @@ def test_a_stuck_pod_terminates_until_the_fault_ends(cluster: Cluster, breaker: 
     cluster.wait_gone(lister, "the pod", namespace="default", field_selector="metadata.name=stuck")
 
 
+def test_a_bind_that_fails_leaves_a_reservation_on_a_pending_pod(cluster: Cluster, breaker: Breaker, ack: Ack) -> None:
+    a_node(ack, cluster, "binding", "cgpu", mem="60", count="4")
+    id_ = breaker.begin("bind-fail", pod="unbound", times=0)
+    cluster.create_pod("unbound", limits={MEM: 4})
+    pod = cluster.pod_with("unbound", lambda pod: "annotations" in _set(pod.metadata), "cards are reserved")
+    assert (pod.spec.node_name, pod.status.phase) == (None, "Pending")
+    assert pod.metadata.annotations["scheduler.framework.gpushare.assigned"] == "false"
+    breaker.end(id_)
+    assert cluster.pod_in_phase("unbound", "Running").spec.node_name
+
+
+def _set(value: Any) -> set[str]:
+    return {name for name, found in value.to_dict().items() if found}
+
+
 def test_somebody_relabels_a_node_and_managed_fields_say_who(cluster: Cluster, breaker: Breaker, gpu: str) -> None:
     breaker.begin("label", node=gpu, labels={"out-of": "band"})
     node = cluster.core.read_node(gpu)
@@ -390,6 +408,27 @@ def test_restarting_the_mps_daemon_kills_its_clients(cluster: Cluster, breaker: 
     assert pod.status.container_statuses[0].last_state.terminated.exit_code == 1
     previous = cluster.core.read_namespaced_pod_log("client", "default", previous=True)
     assert "MPS client failed to connect" in previous
+
+
+def test_the_command_line_begins_lists_and_ends_faults(running: SimulatorProcess, breaker: Breaker) -> None:
+    def command(*words: str) -> str:
+        out = StringIO()
+        call_command(FaultsCommand(), "--dir", str(running.directory), *words, stdout=out)
+        return out.getvalue()
+
+    assert "watch-freeze" in command("kinds")
+    id_ = command("begin", "latency", "seconds=0", 'verbs=["get"]').split()[0]
+    assert f"{id_} latency hits=0" in command("list")
+    assert command("end", id_) == ""
+    with pytest.raises(CommandError, match="earthquake"):
+        command("begin", "earthquake")
+    with pytest.raises(CommandError, match="no fault 'nothing' is on"):
+        command("end", "nothing")
+
+
+def test_a_directory_without_a_cluster_is_said(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="No embedded cluster has run in"):
+        call_command(FaultsCommand(), "--dir", str(tmp_path), "list")
 
 
 # ACK

@@ -170,3 +170,29 @@ def test_a_pod_whose_resource_is_gone_is_turned_away_by_the_kubelet(ack: Ack, cl
     pod = cluster.pod_in_phase("rejected", "Failed")
     assert pod.status.reason == "UnexpectedAdmissionError"
     assert f"devices unavailable for {WHOLE}. Requested: 1, Available: 0" in pod.status.message
+
+
+GROUP, REPLICA = "gputopology.alibabacloud.com/pod-group", "gputopology.alibabacloud.com/replica"
+
+
+def test_a_topology_group_waits_until_it_is_complete_and_is_placed_together(ack: Ack, cluster: Cluster) -> None:
+    node = ready_node(ack, cluster, "group", {MODE: "topology"}, topology="4")
+    spec = {
+        "limits": {TOPOLOGY: 2},
+        "labels": {GROUP: "ring", REPLICA: "2"},
+        "nodeSelector": {"kubernetes.io/hostname": node},
+    }
+    cluster.create_pod("ring-0", **spec)
+    waiting = cluster.pod_with(
+        "ring-0",
+        lambda pod: any("GPUTopologyGroup" in (c.message or "") for c in pod.status.conditions or ()),
+        "the group is incomplete",
+    )
+    (said,) = [c.message for c in waiting.status.conditions if c.type == "PodScheduled"]
+    assert "Number(1) of of GPUTopologyGroup(ring) pods is not equal to label replica(2)" in said
+    cluster.create_pod("ring-1", **spec)
+    cards = []
+    for name in ("ring-0", "ring-1"):
+        pod = cluster.pod_in_phase(name, "Running")
+        cards += json.loads(pod.metadata.annotations["gputopology.alibabacloud.com/allocation"])["allocatedGPUs"]["0"]
+    assert sorted(cards) == ["0", "1", "2", "3"]

@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument("--dir", required=True, type=Path, help="where kubeconfig, ack.json and ready.json go")
-        parser.add_argument("--fleet", default="demo", help="a built-in fleet (demo, small) or a YAML file")
+        parser.add_argument("--fleet", default="demo", help="a built-in fleet (demo, small, openb) or a YAML file")
         parser.add_argument("--port", default=0, type=_port, help="of the Kubernetes API (default: the last, or free)")
         parser.add_argument("--ack-port", default=0, type=_port, help="of the ACK OpenAPI (default: the last, or free)")
         parser.add_argument("--no-ack", action="store_true", help="serve no ACK OpenAPI")
