@@ -147,7 +147,8 @@ def outlook(
     homeless = []
     evicted = [pod for pod in pods if evict and pod.node in new and _gpus(pod) and pod.owner_kind and not pod.finished]
     for pod in evicted[:MOST_ASKED]:
-        then = preview(pod.ask, states_then)
+        # What its owner starts again is bound to no node yet.
+        then = preview(msgspec.structs.replace(pod.ask, node_name=""), states_then)
         if then.chosen is None:
             homeless.append(_moved(pod, then.message or then.prefilter))
     return Outlook(
