@@ -10,9 +10,11 @@ import pytest
 from gpupools.clusters.feed import Pace
 from gpupools.clusters.reflector import Reflector
 from gpupools.domain.checks import Check
+from gpupools.domain.modes import ACK_POOL_LABEL
 from gpupools.models import Cluster, NodePool, Push
-from gpupools.services import allocation, clusters, credentials, gateways, nodes, pools, poolsync, pushing
+from gpupools.services import allocation, clusters, components, credentials, gateways, nodes, pools, poolsync, pushing
 from gpupools.services.access import Actor
+from tests.services.driving import a_sleeper
 from tests.services.work import connected, queue, until, work
 from tests.simulator.breaking import Breaker, breaking
 from tests.simulator.harness import SimulatorProcess
@@ -199,3 +201,48 @@ def test_a_node_that_somebody_relabelled_is_shown_as_drifted(
     (row,) = nodes.listing(admin, cluster, name=gpu).rows
     assert [(drift.key, drift.found) for drift in row.drift] == [("ack.node.gpu.schedule", "cgpu")]
     breaker.begin("label", node=gpu, labels={"ack.node.gpu.schedule": "default"})
+
+
+def a_shared_node(actor: Actor, cluster: Cluster, name: str) -> str:
+    """Make a shared pool of one node and wait for its memory; return the node."""
+    components.install(actor, cluster, "ack-ai-installer")
+    work()
+    pool = a_pool(actor, cluster, name, mode="cgpu", policy="binpack")
+    work()
+    with gateways.kubernetes_of(cluster) as kubernetes:
+
+        def there() -> list[str]:
+            return [n.name for n in kubernetes.nodes() if n.labels.get(ACK_POOL_LABEL) == pool_id and n.memory_units]
+
+        pool.refresh_from_db()
+        pool_id = pool.pool_id
+        until(lambda: bool(there()))
+        return there()[0]
+
+
+def test_cards_that_differ_and_a_stuck_pod_are_shown_on_the_nodes_page(
+    cluster: Cluster, admin: Actor, breaker: Breaker
+) -> None:
+    node = a_shared_node(admin, cluster, "odd-cards")
+    assert checks_of(admin, cluster, node)["plausible"].ok is True
+    pod = a_sleeper("stuck", seconds=3600, limits={"aliyun.com/gpu-mem": 4}, node=node)
+    with gateways.kubernetes_of(cluster) as kubernetes:
+        kubernetes.create(pod, op_id="stuck")
+
+        def held() -> list[Any]:
+            return [pod for pod in kubernetes.pods() if pod.node == node and pod.name.startswith("stuck")]
+
+        until(lambda: bool(held()) and held()[0].phase == "Running")
+        breaker.begin("stuck-pod", pod=held()[0].name)
+        kubernetes.delete("Job", "default", "stuck")
+        until(lambda: held()[0].terminating)
+    allocation.poll(cluster)
+    (row,) = nodes.listing(admin, cluster, name=node).rows
+    assert row.allocation is not None
+    assert (row.allocation.memory_units_used, row.allocation.memory_units_releasing) == (4, 4)
+    # The second card has more memory than the first, by which all are counted.
+    breaker.begin("mixed-cards", node=node, cards=["Tesla-T4:15079", "NVIDIA-A10:23028", "NVIDIA-A10:23028"])
+    until(lambda: checks_of(admin, cluster, node)["card-labels"].found.startswith("3 x Tesla-T4"))
+    breaker.begin("ecc", node=node, on=False)
+    until(lambda: nodes.listing(admin, cluster, name=node).rows[0].node.memory_units == 3 * 14,
+          doing=lambda: allocation.poll(cluster))  # fmt: skip
