@@ -6,7 +6,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.routers import SimpleRouter
 
-from gpupools.api.views import changes, clusters, diagnosis, fleet, people, pools, work
+from gpupools.api.views import changes, clusters, diagnosis, fleet, people, pools, watching, work
 
 app_name = "api"
 
@@ -28,6 +28,7 @@ _in_cluster.register("components", clusters.ComponentView, "component")
 _in_cluster.register("nodes", fleet.NodeView, "node")
 _in_cluster.register("pods", fleet.PodView, "pod")
 _in_cluster.register("allocation", fleet.AllocationView, "allocation")
+_in_cluster.register("watch", watching.WatchView, "watch")
 _in_cluster.register("diagnosis", diagnosis.DiagnosisView, "diagnosis")
 
 urlpatterns = [

@@ -23,7 +23,7 @@ from gpupools.clusters.port import Kubernetes
 from gpupools.clusters.reflector import Reflector
 from gpupools.errors import ConsoleError, Unreachable
 from gpupools.models import Cluster
-from gpupools.services import credentials, leases, pictures, reaching
+from gpupools.services import credentials, leases, pictures, reaching, watchreports
 from gpupools.services.publishing import Copy, LeaseLost, Publisher
 
 logger = logging.getLogger(__name__)
@@ -112,6 +112,9 @@ class ClusterWatch:
     _pulse_at: float = float("-inf")
     _owed: set[str] = field(default_factory=set)
     _rung: bool = False
+    _rung_at: float | None = None
+    _lag_seconds: float | None = None
+    _report_at: float = float("-inf")
     _proved_at: float = 0.0
     _silence: str = ""
     _away: bool | None = None
@@ -155,13 +158,18 @@ class ClusterWatch:
     def _round(self, reflector: Reflector, kubernetes: Kubernetes) -> None:
         """Wait for a ring or for the next duty, then do what is due."""
         duty_at = self._renew_at if self._publisher is None else min(self._pulse_at, self._renew_at)
+        duty_at = min(duty_at, self._report_at)
         touched = reflector.next_ring(timeout_seconds=max(0.0, duty_at - time.monotonic()))
         if touched is not None:
             self._owed |= touched
+            self._rung_at = time.monotonic() if self._rung_at is None else self._rung_at
             self._rung = True
         if self._stopping.is_set():
             return
         began = time.monotonic()
+        if began >= self._report_at:
+            _guarded(f"The report on {self.cluster.name} cannot be kept", lambda: self._report(reflector))
+            self._report_at = began + PULSE_SECONDS
         if began >= self._renew_at:
             _guarded(f"The lease of {self.cluster.name} cannot be held", self._hold)
             # Whatever came of it, a database that is away is not asked in a tight loop.
@@ -173,6 +181,17 @@ class ClusterWatch:
             _guarded(f"Cluster {self.cluster.name} cannot be published", lambda: self._tell(reflector, kubernetes))
         worked = time.monotonic() - began
         self._stopping.wait(min(worked * REST_PER_WORK, LONGEST_REST_SECONDS))
+
+    def _report(self, reflector: Reflector) -> None:
+        """Keep the reflector's numbers where pages and metrics read them."""
+        report = watchreports.of(
+            reflector,
+            holder=self.holder,
+            at=time.time(),
+            publishes=self._publisher is not None,
+            lag_seconds=self._lag_seconds,
+        )
+        watchreports.store(self.cluster.pk, report)
 
     def _hold(self) -> None:
         """Renew the lease, or try to take it. Its end is reckoned from before the database was asked."""
@@ -219,6 +238,8 @@ class ClusterWatch:
             if self._rung:
                 touched, self._owed, self._rung = self._owed, set(), False
                 publisher.publish(copy, touched)
+                if self._rung_at is not None:
+                    self._lag_seconds, self._rung_at = time.monotonic() - self._rung_at, None
             if time.monotonic() >= self._pulse_at:
                 publisher.pulse(copy)
                 self._pulse_at = time.monotonic() + PULSE_SECONDS
