@@ -109,9 +109,13 @@ class Kubelet:
         if pod["metadata"].get("deletionTimestamp"):
             return self._stop(pod, run, now)
         self._follow_mps(pod, run, node, now)
+        limit = _deadline(pod, run, self._clock.speed)
+        if limit is not None and now >= limit:
+            self._fail_for_deadline(pod, run, now)
+            return None
         run.advance(now)
         self._report(pod, run, now)
-        due = run.next_deadline(now)
+        due = min((moment for moment in (run.next_deadline(now), limit) if moment is not None), default=None)
         return None if due is None else max(0.0, (due - self._clock.now()).total_seconds() * self._clock.speed)
 
     def keys_of_fault(self, fault: Fault) -> Iterable[Key]:
@@ -264,6 +268,18 @@ class Kubelet:
 
     # Ending
 
+    def _fail_for_deadline(self, raw: Object, run: PodRun, now: datetime) -> None:
+        """End a pod that was active for longer than it says that it may be."""
+        run.kill(now, code=137)
+        words = {
+            "reason": "DeadlineExceeded",
+            "message": "Pod was active on the node longer than the specified deadline",
+        }
+        status = {**run.status(raw.get("status") or {}, now), "phase": "Failed", **words}
+        self._store.write_parts("Pod", *_key(raw), status=status)
+        self._recorder.event(raw, NORMAL, "DeadlineExceeded", words["message"], component="kubelet", host=run.node)
+        self._release(run)
+
     def _stop(self, raw: Object, run: PodRun, now: datetime) -> float | None:
         """End a pod that is being deleted, at the latest when its grace is over."""
         meta = raw["metadata"]
@@ -311,6 +327,11 @@ class Kubelet:
 
 def _key(pod: Object) -> Key:
     return pod["metadata"]["namespace"], pod["metadata"]["name"]
+
+
+def _deadline(pod: Object, run: PodRun, speed: float) -> datetime | None:
+    seconds = pod["spec"].get("activeDeadlineSeconds")
+    return None if seconds is None else run.admitted + timedelta(seconds=seconds / speed)
 
 
 def _host(pod: Object) -> str:

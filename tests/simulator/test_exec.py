@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from kubernetes import client, config
@@ -145,3 +147,26 @@ def test_a_terminal_echoes_edits_and_knows_its_size(running: SimulatorProcess, g
         assert json.loads(socket.read_channel(ERROR_CHANNEL))["details"]["causes"] == [
             {"reason": "ExitCode", "message": "4"}
         ]
+
+
+def test_a_stop_does_not_wait_for_open_terminals(tmp_path: Path) -> None:
+    with SimulatorProcess(fleet="small", speed=50, directory=tmp_path) as simulator:
+        with connected(simulator) as cluster:
+            cluster.create_pod("gpu", limits={WHOLE: 1})
+            cluster.pod_in_phase("gpu", "Running")
+        with opened(simulator, "sh", stdin=True, tty=True) as socket:
+            socket.update(timeout=20)
+            begin = time.monotonic()
+            assert simulator.stop() == 0
+            assert time.monotonic() - begin < 4
+
+
+@needs_kubectl
+def test_only_who_may_create_exec_gets_in(running: SimulatorProcess, gpu: Cluster) -> None:
+    done = subprocess.run(
+        [str(KUBECTL), "--kubeconfig", str(running.kubeconfig_of("viewer")), "exec", "gpu", "--", "env"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "cannot" in done.stderr
+    assert "pods/exec" in done.stderr

@@ -88,6 +88,13 @@ def test_images_that_do_not_come_say_why(
     assert any(words in s.state.waiting.message for s in pod.status.container_statuses)
 
 
+def test_a_pod_ends_at_its_deadline(cluster: Cluster) -> None:
+    cluster.create_pod("limited", activeDeadlineSeconds=30)
+    cluster.pod_in_phase("limited", "Running")
+    pod = cluster.pod_in_phase("limited", "Failed")
+    assert (pod.status.reason, pod.status.container_statuses[0].state.terminated.exit_code) == ("DeadlineExceeded", 137)
+
+
 def test_a_program_that_ignores_its_end_is_killed_when_its_grace_is_over(cluster: Cluster) -> None:
     stubborn = a_pod("stubborn", "sh", "-c", "trap '' TERM; sleep infinity", terminationGracePeriodSeconds=2)
     stubborn["metadata"]["finalizers"] = ["test/keep"]
