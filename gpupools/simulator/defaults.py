@@ -273,6 +273,25 @@ def _fill_node(node: Object) -> None:
         del node["spec"]["unschedulable"]
 
 
+_NODE_INFO = (
+    "architecture", "bootID", "containerRuntimeVersion", "kernelVersion", "kubeProxyVersion", "kubeletVersion",
+    "machineID", "operatingSystem", "osImage", "systemUUID",
+)  # fmt: skip
+
+
+def _create_node(node: Object) -> None:
+    status = node.setdefault("status", {})
+    status.setdefault("daemonEndpoints", {"kubeletEndpoint": {"Port": 0}})
+    status.setdefault("nodeInfo", dict.fromkeys(_NODE_INFO, ""))
+
+
+def taint_newcomer(node: Object) -> None:
+    """Keep pods off a node of a client's until it says that it is ready, as admission does."""
+    taints = node["spec"].setdefault("taints", [])
+    if not any((taint.get("key"), taint.get("effect")) == (_TRIGGERS[0], "NoSchedule") for taint in taints):
+        taints.append({"key": _TRIGGERS[0], "effect": "NoSchedule"})
+
+
 def _fill_secret(secret: Object) -> None:
     secret["type"] = secret.get("type") or "Opaque"
     plain = secret.pop("stringData", None)
@@ -298,5 +317,6 @@ _CREATORS: dict[str, Callable[[Object], None]] = {
     "DaemonSet": _create_daemonset,
     "Job": _create_job,
     "Namespace": _create_namespace,
+    "Node": _create_node,
     "Pod": _create_pod,
 }

@@ -121,7 +121,7 @@ def _walk(name: str, value: Any, path: Path, kind: str, found: dict[Path, Any], 
             if isinstance(item, dict):
                 for key, inner in item.items():
                     _walk(key, inner, (*place, f"f:{key}"), kind, found, branches=branches)
-    else:
+    elif value not in ({}, []) or not branches or name not in _ALWAYS_THERE:
         found[path] = value
 
 

@@ -221,6 +221,7 @@ class Store:
             meta["generation"] = 1
         else:
             meta.pop("generation", None)
+        sent = copy_of(new) if manager else {}
         defaults.for_create(row, new, self._priority_of)
         validation.check_create(row, new)
         key = (meta.get("namespace", ""), meta["name"])
@@ -228,7 +229,15 @@ class Store:
         if key in self._objects[kind]:
             raise errors.already_exists(row, key[1])
         if manager:
-            ownership.note_update(None, new, manager=manager, subresource="", moment=stamp(moment))
+            # A client owns what it sent and its defaults, not what the server computes beyond that.
+            defaults.for_any(row, sent)
+            if row.kind == "Node":
+                defaults.taint_newcomer(new)
+            elif row.has_status:
+                sent.pop("status", None)
+            ownership.note_update(None, sent, manager=manager, subresource="", moment=stamp(moment))
+            if "managedFields" in sent["metadata"]:
+                meta["managedFields"] = sent["metadata"]["managedFields"]
         if dry_run:
             return Stored(row, new)
         return self._put(row, new, None)

@@ -324,3 +324,18 @@ def test_a_namespace_is_labelled_with_its_name(server: Server, namespace: str) -
     found = server.get(f"/api/v1/namespaces/{namespace}").ok()
     assert found["metadata"]["labels"]["kubernetes.io/metadata.name"] == namespace
     assert (found["spec"], found["status"]) == ({"finalizers": ["kubernetes"]}, {"phase": "Active"})
+
+
+def test_a_new_node_takes_no_pods_until_it_is_ready(server: Server, node: str) -> None:
+    taints = server.get(node).ok()["spec"]["taints"]
+    assert ("node.kubernetes.io/not-ready", "NoSchedule") in [(taint["key"], taint["effect"]) for taint in taints]
+
+
+def test_a_client_owns_what_it_sent_and_its_defaults(server: Server, pods: str) -> None:
+    (entry,) = server.post(pods, pod(schedulerName="nobody")).ok()["metadata"]["managedFields"]
+    assert set(entry["fieldsV1"]) == {"f:spec"}
+    owned = entry["fieldsV1"]["f:spec"]
+    assert {"f:containers", "f:dnsPolicy", "f:schedulerName"} <= set(owned)
+    # What admission adds is nobody's.
+    assert not {"f:tolerations", "f:priority", "f:serviceAccountName"} & set(owned)
+    assert set(owned["f:containers"]) == {'k:{"name":"main"}'}
