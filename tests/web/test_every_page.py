@@ -25,6 +25,7 @@ OF_A_CLUSTER = [
     "/c/lab/nodes/n-plain/",
     "/c/lab/nodes/n-exclusive/",
     "/c/lab/ai-suite/",
+    "/c/lab/ai-suite/ack-mps-control/",
     "/c/lab/jobs/",
     "/c/lab/create-job/",
     "/c/lab/pods/",

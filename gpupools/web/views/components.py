@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -10,9 +13,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
-from gpupools.errors import Missing
+from gpupools.domain.modes import Component
+from gpupools.errors import Missing, Unreachable
 from gpupools.models import Cluster, Role
-from gpupools.services import components
+from gpupools.services import componentguards, components
 from gpupools.services.components import ComponentRow
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, ReasonForm, attempt, status_of
@@ -30,6 +34,26 @@ class InstallForm(ConsoleForm):
     )
 
 
+class UninstallForm(ReasonForm):
+    """Why a component goes, and the pods that this may end."""
+
+    approved_pods = forms.MultipleChoiceField(
+        label=gettext_lazy("Pods that may end"), required=False, widget=forms.CheckboxSelectMultiple
+    )
+
+    def __init__(self, *args: Any, clients: Sequence[str] = (), **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["approved_pods"].choices = [(name, name) for name in clients]
+
+
+def clients_of(cluster: Cluster, name: str) -> tuple[str, ...]:
+    """Return the pods that end with the component's own; none where nobody knows, which the service then says."""
+    try:
+        return componentguards.clients(cluster, Component(name))
+    except Unreachable:
+        return ()
+
+
 @require_safe
 @page
 def index(request: HttpRequest, cluster: str) -> HttpResponse:
@@ -39,7 +63,8 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     return show(request, "components.html", {"nav": "components", "rows": rows, "foreign": components.foreign()})
 
 
-def _row(cluster: Cluster, name: str) -> ComponentRow:
+def row_of(cluster: Cluster, name: str) -> ComponentRow:
+    """Return one component of a cluster. Raises Missing for a name that the catalogue does not have."""
     found = next((row for row in components.overview(cluster) if row.name == name), None)
     if found is None:
         raise Missing(_("The catalogue has no component %(name)s.") % {"name": name})
@@ -52,7 +77,7 @@ def install(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Install a component; on ACK one click, elsewhere with the registry of its images."""
     actor, here = actor_of(request), cluster_of(request, cluster)
     actor.require(Role.OPERATOR, here)
-    row, form = _row(here, name), InstallForm(request.POST or None)
+    row, form = row_of(here, name), InstallForm(request.POST or None)
     if request.method == "POST":
         form = InstallForm(request.POST)
         if attempt(form, lambda: components.install(actor, here, name, **form.cleaned_data)):
@@ -69,10 +94,15 @@ def uninstall(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Uninstall a component, after a page that says what stops working."""
     actor, here = actor_of(request), cluster_of(request, cluster)
     actor.require(Role.OPERATOR, here)
-    row, form = _row(here, name), ReasonForm(request.POST or None)
+    row = row_of(here, name)
+    clients = clients_of(here, name)
+    form = UninstallForm(request.POST or None, clients=clients)
     if request.method == "POST" and attempt(form, lambda: components.uninstall(actor, here, name, **form.cleaned_data)):
         messages.success(request, _("%(name)s is being uninstalled.") % {"name": name})
         return redirect("web:components", here.name)
     return show(
-        request, "component_uninstall.html", {"nav": "components", "row": row, "form": form}, status=status_of(form)
+        request,
+        "component_uninstall.html",
+        {"nav": "components", "row": row, "form": form, "clients": clients},
+        status=status_of(form),
     )
