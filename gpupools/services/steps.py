@@ -175,6 +175,8 @@ def write_pool(site: Site, unwritten: Sequence[GpuNode], *, update_nodes: bool) 
             return site.wait("ACK is writing the labels.", LABELS)
         if unwritten:
             return site.wait(f"The labels have not reached {names(unwritten)} yet.", LABELS)
+        if not update_nodes:
+            return Finished("The pool carries the labels; its nodes get them when they join it again.")
         return Finished(f"The pool and its {len(site.seen.nodes)} nodes carry the labels.")
     if not unwritten and carries(facts.labels, mode_labels(site.mode, site.policy)):
         return Finished("The pool carries the labels already.")
