@@ -97,6 +97,38 @@ def matches_affinity(ask: Ask, node: GpuNode) -> bool:
     return ask.required_terms is None or any(matches_term(term, node) for term in ask.required_terms)
 
 
+def explained(ask: Ask, node: GpuNode) -> dict[str, str]:
+    """Name, by the code of a rejection, the taints that are not tolerated and the labels that do not match.
+
+    The scheduler's sentences only say that there are some.
+    """
+    taints = node.taints if node.ready else (*node.taints, NOT_READY_TAINT)
+    wrong = [
+        f"{key}={value} {_found(key, node)}"
+        for key, value in ask.node_selector.items()
+        if node.labels.get(key) != value
+    ]
+    if ask.required_terms is not None and not any(matches_term(term, node) for term in ask.required_terms):
+        wrong += dict.fromkeys(
+            f"{each.key} {each.operator} {', '.join(each.values)}".strip() + f" {_found(each.key, node)}"
+            for term in ask.required_terms
+            for each in term.expressions
+            if not matches_requirement(each, node.labels)
+        )
+    found = {
+        "taint": ", ".join(
+            f"{each.key}={each.value}:{each.effect}" if each.value else f"{each.key}:{each.effect}"
+            for each in untolerated(ask, taints)
+        ),
+        "affinity": "; ".join(wrong),
+    }
+    return {code: text for code, text in found.items() if text}
+
+
+def _found(key: str, node: GpuNode) -> str:
+    return f"(found {node.labels[key]})" if key in node.labels else "(not there)"
+
+
 def named_by_affinity(wanted: Wish, state: NodeState) -> Rejections:
     """matchFields on metadata.name shrink the nodes before any filter looks at them."""
     if wanted.node_names is None or state.node.name in wanted.node_names:

@@ -31,6 +31,7 @@ WHOLE_DEVICE_LABEL = "ack.gpushare.placement"
 TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
 TOPOLOGY_TTL_LABEL = "gputopology.alibabacloud.com/ttl"
 GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
+_SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 _GPU_ASKS = (EXCLUSIVE_GPU, GPU_MEM, GPU_CORE, TOPOLOGY_GPU)
 _FAMILIES = {EXCLUSIVE_GPU: "exclusive", GPU_MEM: "shared", GPU_CORE: "shared", TOPOLOGY_GPU: "topology"}
 
@@ -96,7 +97,7 @@ def extended_resources_are_whole_and_equal(subject: _Subject) -> Iterator[Findin
                     yield Finding(
                         "whole-number", ERROR, f"{path}.resources.{kind}[{name}]",
                         f"{name} is {value}: it must be a plain whole number.",
-                        "GPU memory is counted in units of 1/N of a card, without a suffix: write 4, not 4Gi or 0.5.",
+                        _whole_number_fix(name),
                     )  # fmt: skip
             if request is not None and limit is None:
                 yield Finding(
@@ -110,6 +111,24 @@ def extended_resources_are_whole_and_equal(subject: _Subject) -> Iterator[Findin
                     f"The request of {name} is {request}: it must be equal to the limit of {limit}.",
                     "Leave the request out.",
                 )  # fmt: skip
+
+
+def _whole_number_fix(resource: str) -> str:
+    if resource == GPU_MEM:
+        return "GPU memory is counted in units of 1/N of a card, without a suffix: write 4, not 4Gi or 0.5."
+    if resource == GPU_CORE:
+        return "Compute is counted in per cent of one card: write 50, not 0.5."
+    return f"Cards are counted whole: write 1. For a part of a card ask for {GPU_MEM} on a node that shares its cards."
+
+
+def the_namespace_is_not_the_clusters_own(subject: _Subject) -> Iterator[Finding]:
+    """Kubernetes keeps some namespaces for itself; work there lives beside what the cluster runs on."""
+    if subject.manifest.namespace in _SYSTEM_NAMESPACES:
+        yield Finding(
+            "system-namespace", WARNING, "metadata.namespace",
+            f"{subject.manifest.namespace} belongs to the cluster itself: scheduler and device plugins run there.",
+            "Choose a namespace of your own.",
+        )  # fmt: skip
 
 
 def core_percent_is_a_multiple_of_five(subject: _Subject) -> Iterator[Finding]:
@@ -330,6 +349,7 @@ RULES: tuple[Rule, ...] = (
     init_containers_hold_no_card,
     asks_for_a_gpu_at_all,
     the_mode_is_there,
+    the_namespace_is_not_the_clusters_own,
 )
 
 

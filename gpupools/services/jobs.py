@@ -23,11 +23,11 @@ from gpupools.domain.modes import Mode
 from gpupools.domain.placement import Preview
 from gpupools.domain.topology import CardSet
 from gpupools.domain.whatifs import Help
-from gpupools.errors import Conflict, FieldError, Invalid, Missing, NotAllowed, Unreachable
+from gpupools.errors import Conflict, ConsoleError, FieldError, Invalid, Missing, NotAllowed, Unreachable
 from gpupools.models import Cluster, JobTemplate, Role, Submission
-from gpupools.services import allocation, audit, pushes
+from gpupools.services import allocation, audit, gateways, pushes
 from gpupools.services.access import Actor
-from gpupools.services.pods import PodRow, row_of
+from gpupools.services.pods import PodRow, is_crashing, row_of
 
 CATALOGUE: Final = Path(__file__).resolve().parent.parent / "catalogue" / "templates"
 CREATE, DELETE = "submission.create", "submission.delete"
@@ -149,6 +149,39 @@ def check(actor: Actor, cluster: Cluster, yaml: str) -> Checked:
     return _previewed(manifest, findings, picture)
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a cluster says to a manifest without keeping it. ``untested`` says why it was not asked, if so."""
+
+    findings: tuple[Finding, ...] = ()
+    untested: str = ""
+
+
+def rehearse(actor: Actor, cluster: Cluster, manifest: Manifest) -> Rehearsal:
+    """Have the API server judge a manifest by a dry run: only it knows namespaces, quotas and admission.
+
+    Nobody is let in further by it: whoever may not submit there is told nothing.
+    """
+    if not actor.can(Role.OPERATOR, cluster, manifest.namespace):
+        return Rehearsal()
+    if cluster.state == Cluster.State.UNREACHABLE:
+        return Rehearsal(untested=cluster.last_error)
+    try:
+        with gateways.kubernetes_of(cluster) as kubernetes:
+            kubernetes.create(_object(manifest), op_id="check", dry_run=True)
+    except Unreachable as error:
+        return Rehearsal(untested=error.message)
+    except ConsoleError as error:
+        return Rehearsal((Finding("refused", lint.ERROR, "metadata", error.message),))
+    return Rehearsal()
+
+
+def _object(manifest: Manifest) -> dict[str, Any]:
+    raw = dict(manifest.raw)
+    raw["metadata"] = {**raw["metadata"], "namespace": manifest.namespace}
+    return raw
+
+
 def _modes(picture: Picture | None) -> frozenset[Mode] | None:
     if picture is None:
         return None
@@ -195,8 +228,6 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
                 for each in checked.errors
             ],
         )
-    raw = dict(manifest.raw)
-    raw["metadata"] = {**raw["metadata"], "namespace": manifest.namespace}
     with transaction.atomic():
         submission = Submission.objects.create(
             cluster=cluster,
@@ -205,7 +236,7 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
             namespace=manifest.namespace,
             name=manifest.name,
             yaml=yaml,
-            manifest=raw,
+            manifest=_object(manifest),
             findings=[msgspec.to_builtins(each) for each in checked.findings],
             submitted_by=actor.user,
             submitted_at=timezone.now(),
@@ -262,7 +293,7 @@ class Outcome:
     """What became of a submission by the picture of ``taken_at``; None: no picture, nothing is known.
 
     ``state`` in a word: queued, not accepted, waiting, running, succeeded, failed, suspended, deleting, deleted,
-    or unknown. ``reason`` is the sentence of whoever knows best: the scheduler for a pod that waits.
+    crashing, or unknown. ``reason`` is the sentence of whoever knows best: the scheduler for a pod that waits.
     """
 
     state: str
@@ -275,7 +306,7 @@ class Outcome:
         """How many pods are in each phase."""
         counts: dict[str, int] = {}
         for row in self.pods:
-            counts[row.pod.phase] = counts.get(row.pod.phase, 0) + 1
+            counts[row.phase] = counts.get(row.phase, 0) + 1
         return counts
 
 
@@ -317,7 +348,10 @@ def _verdict(submission: Submission, picture: Picture, pods: list[Pod]) -> tuple
     if submission.kind == "Job" and job is None or not pods and submission.kind == "Pod":
         return "unknown", "The object is not in the current numbers: it is too new, or somebody deleted it."
     waiting = next((pod for pod in pods if pod.phase == "Pending"), None)
-    if any(pod.phase == "Running" for pod in pods):
+    running = [pod for pod in pods if pod.phase == "Running"]
+    if running and all(is_crashing(pod) for pod in running):
+        return "crashing", running[0].message or running[0].reason
+    if running:
         return "running", (waiting.message or waiting.reason) if waiting else ""
     if waiting is not None:
         return "waiting", waiting.message or waiting.reason

@@ -17,6 +17,7 @@ from gpupools.services import allocation, gateways
 from gpupools.services.access import Actor
 
 MOST_LOG_LINES: Final = 10_000
+CRASHING: Final = "CrashLoopBackOff"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,18 @@ class PodRow:
     mode: str
     asks: dict[str, int]
     uses: tuple[CardUse, ...]
+
+    @property
+    def phase(self) -> str:
+        """How it stands: its phase, Terminating, or CrashLoopBackOff where Running would only be a name."""
+        if self.pod.terminating:
+            return "Terminating"
+        return CRASHING if is_crashing(self.pod) else self.pod.phase
+
+
+def is_crashing(pod: Pod) -> bool:
+    """Whether a pod's container fails again and again: Kubernetes calls that Running."""
+    return pod.phase == "Running" and pod.reason == CRASHING
 
 
 @dataclass(frozen=True, slots=True)

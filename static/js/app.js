@@ -86,9 +86,39 @@ function startEditors() {
 // ---- a choice that loads another page at once
 function startChoices() {
   for (const control of document.querySelectorAll("[data-submit-on-change]")) {
-    control.addEventListener("change", () => control.form.requestSubmit());
+    const before = control.value;
+    control.addEventListener("change", () => {
+      const guarded = document.getElementById(control.dataset.guards);
+      const isEdited = guarded && guarded.value !== guarded.defaultValue;
+      if (isEdited && !window.confirm(control.dataset.guardText)) control.value = before;
+      else control.form.requestSubmit();
+    });
   }
   for (const button of document.querySelectorAll("[data-hide-with-script]")) button.hidden = true;
+}
+
+// ---- a long text outlives a session that ended, a reload and a click beside; it stays in this tab
+function startDrafts() {
+  for (const sent of document.querySelectorAll("[data-forget-draft]")) sessionStorage.removeItem(`draft:${sent.dataset.forgetDraft}`);
+  const form = document.querySelector("[data-draft]");
+  if (!form) return;
+  const area = document.getElementById(form.dataset.draft);
+  const note = document.getElementById("draft");
+  const key = `draft:${window.location.pathname}`;
+  const kept = sessionStorage.getItem(key);
+  note.hidden = kept === null || kept === area.value;
+  area.addEventListener("input", () => sessionStorage.setItem(key, area.value));
+  note.querySelector("[data-draft-restore]").addEventListener("click", () => {
+    area.value = kept;
+    area.dispatchEvent(new Event("input"));
+    note.hidden = true;
+    area.focus();
+  });
+  note.querySelector("[data-draft-forget]").addEventListener("click", () => {
+    sessionStorage.removeItem(key);
+    note.hidden = true;
+    area.focus();
+  });
 }
 
 // ---- parts of the page that follow the server
@@ -140,5 +170,6 @@ startDrawer();
 startRows();
 startEditors();
 startChoices();
+startDrafts();
 startRefresh();
 document.querySelector("[data-focus-first]")?.focus();

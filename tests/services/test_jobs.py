@@ -338,3 +338,12 @@ def test_a_jobs_pods_are_found_by_their_owner(operator: Actor, lab: Cluster) -> 
     assert (found.state, found.phases) == ("running", {"Succeeded": 1, "Running": 2})
     assert found.taken_at is not None
     assert found.taken_at <= time.time()
+
+
+def test_a_pod_that_crashes_again_and_again_is_no_running_job(operator: Actor, lab: Cluster) -> None:
+    pod = a_pod("four-units", mem=4, at={0: 4}, reason="CrashLoopBackOff", message="back-off 5m0s restarting")
+    made = submitted(operator, lab, SHARED_POD, pod.uid)
+    picture = show(lab, [a_node()], [pod])
+    outcome = jobs.outcome(made, picture)
+    assert (outcome.state, outcome.reason) == ("crashing", "back-off 5m0s restarting")
+    assert outcome.phases == {"CrashLoopBackOff": 1}

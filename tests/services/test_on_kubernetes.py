@@ -12,7 +12,7 @@ from gpupools.domain.gpus import Taint
 from gpupools.domain.modes import MODE_LABEL, OP_LABEL, PLACEMENT_LABEL, POOL_LABEL
 from gpupools.errors import Conflict, Invalid, NotAllowed
 from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, Push
-from gpupools.services import allocation, clusters, components, gateways, pools, poolsync, pushes, pushing
+from gpupools.services import allocation, clusters, components, gateways, jobs, pools, poolsync, pushes, pushing
 from gpupools.services.access import SYSTEM
 from tests.services.work import connected, node, until, work
 from tests.simulator.harness import SimulatorProcess
@@ -334,3 +334,22 @@ def test_what_somebody_else_installed_is_not_taken_over_by_installing_it(cluster
         (found,) = [each for each in kubernetes.workloads() if each.name == "ack-nvidia-device-plugin"]
     assert OP_LABEL not in found.annotations
     assert "registry.example.com" not in found.image
+
+
+def test_a_check_asks_the_cluster_whether_it_would_take_a_manifest_and_keeps_nothing(cluster, gpu, operator):
+    manifest = """
+apiVersion: v1
+kind: Pod
+metadata: {name: rehearsed, namespace: SOMEWHERE}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: "example.com/train:1", resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+    nowhere = jobs.check(operator, cluster, manifest.replace("SOMEWHERE", "no-such-namespace")).manifest
+    (found,) = jobs.rehearse(operator, cluster, nowhere).findings
+    assert "no-such-namespace" in found.message
+    good = jobs.check(operator, cluster, manifest.replace("SOMEWHERE", "default")).manifest
+    assert jobs.rehearse(operator, cluster, good) == jobs.Rehearsal()
+    with gateways.kubernetes_of(cluster) as kubernetes:
+        assert "rehearsed" not in {pod.name for pod in kubernetes.pods(namespace="default")}

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from gpupools.domain.gpus import Taint
 from gpupools.models import Push, Role, Submission
 from gpupools.services import jobs
+from tests.domain.builders import a_node, a_pod
 from tests.services.builders import an_actor
+from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor
 from tests.web.reading import Page
 
@@ -54,9 +57,12 @@ def test_every_template_is_offered(visitor: Visitor) -> None:
 def test_a_template_fills_the_text_and_its_parameters(visitor: Visitor) -> None:
     answer = visitor(Role.OPERATOR).get(ADDRESS, {"template": "card-model-required"})
     page = Page(answer.content.decode())
-    assert 'aliyun.accelerator/nvidia_name: "Tesla-V100-SXM2-32GB"' in answer.context["form"]["yaml"].value()
-    assert page.value_of("parameters_card_model") == "Tesla-V100-SXM2-32GB"
+    assert 'aliyun.accelerator/nvidia_name: "Tesla-V100-SXM2-16GB"' in answer.context["form"]["yaml"].value()
+    assert page.value_of("parameters_card_model") == "Tesla-V100-SXM2-16GB", "the default is not in this cluster"
     assert page.all("option", value="Tesla-V100-SXM2-16GB"), "models of the cluster's own nodes are suggested"
+    assert "Here now: Tesla-V100-SXM2-16GB." in page.text
+    avoided = visitor(Role.OPERATOR).get(ADDRESS, {"template": "card-model-excluded"})
+    assert avoided.context["form"]["parameters_card_model"].value() == "Tesla-V100-SXM2-32GB"
 
 
 def test_parameters_count_while_nobody_has_edited_the_text(visitor: Visitor) -> None:
@@ -113,6 +119,58 @@ def test_what_fits_nowhere_says_so_in_the_schedulers_words(visitor: Visitor) -> 
     text = Page(answer.content.decode()).text
     assert "It would stay Pending." in text
     assert "nodes are available" in text
+    assert "Feasible at this instant" not in text
+
+
+def test_a_node_that_does_not_take_it_names_the_label_or_the_taint(visitor: Visitor, lab: Lab) -> None:
+    tainted = a_node("n-tainted", "cgpu", taints=(Taint("team", "vision", "NoSchedule"),))
+    show(lab.cluster, [*lab.picture.nodes, tainted], lab.picture.pods)
+    wish = {"yaml": MANIFEST, "action": "check"}
+    page = Page(visitor(Role.OPERATOR).post(ADDRESS, wish).content.decode())
+    assert "team=vision:NoSchedule" in page.text
+    assert "ack.node.gpu.schedule=cgpu (found topology)" in page.text
+
+
+def test_a_manifest_with_errors_has_no_chosen_node_and_a_fix_that_is_about_its_resource(visitor: Visitor) -> None:
+    half = MANIFEST.replace("aliyun.com/gpu-mem: 4", "nvidia.com/gpu: 0.5").replace(": cgpu}", ": default}")
+    page = Page(visitor(Role.OPERATOR).post(ADDRESS, {"yaml": half, "action": "check"}).content.decode())
+    assert "Cards are counted whole: write 1." in page.text
+    assert "GPU memory is counted in units" not in page.text
+    assert "Chosen" not in page.text
+    assert "Once the errors above are gone" in page.text
+
+
+def test_work_in_the_clusters_own_namespace_is_warned_of(visitor: Visitor) -> None:
+    there = MANIFEST.replace("name: four-units", "name: four-units\n  namespace: kube-system")
+    page = Page(visitor(Role.OPERATOR).post(ADDRESS, {"yaml": there, "action": "check"}).content.decode())
+    assert "kube-system belongs to the cluster itself" in page.text
+
+
+def test_a_cluster_that_cannot_be_asked_is_no_ok_without_a_word(visitor: Visitor) -> None:
+    page = Page(visitor(Role.OPERATOR).post(ADDRESS, {"yaml": MANIFEST, "action": "check"}).content.decode())
+    assert "The cluster could not be asked whether it would take it:" in page.text
+
+
+def test_what_was_not_accepted_is_edited_and_submitted_again(visitor: Visitor, lab: Lab) -> None:
+    answer = visitor(Role.OPERATOR).post(ADDRESS, {"yaml": MANIFEST, "action": "submit"})
+    made = Submission.objects.get()
+    first = visitor(Role.OPERATOR).get(answer["Location"]).content.decode()
+    assert "is handed over. What becomes of it stands below." in first
+    assert "note-ok" not in first
+    Submission.objects.update(state=Submission.State.FAILED, error="namespaces default not found")
+    page = Page(visitor(Role.OPERATOR).get(answer["Location"]).content.decode())
+    again = f"{ADDRESS}?from={made.pk}"
+    assert again in [each.get("href") for each in page.all("a")]
+    form = visitor(Role.OPERATOR).get(again).context["form"]
+    assert form["yaml"].value() == MANIFEST
+    assert again not in visitor(Role.VIEWER).get(answer["Location"]).content.decode()
+
+
+def test_a_pod_that_crashes_again_and_again_is_not_running(visitor: Visitor, lab: Lab) -> None:
+    pod = a_pod("loop", mem=2, at={3: 2}, on="n-cgpu", reason="CrashLoopBackOff", message="back-off 5m0s")
+    show(lab.cluster, lab.picture.nodes, [*lab.picture.pods, pod])
+    for address in ("/c/lab/pods/", "/c/lab/pods/default/loop/"):
+        assert "Crashes again and again" in Page(visitor(Role.VIEWER).get(address).content.decode()).text
 
 
 @pytest.mark.parametrize(

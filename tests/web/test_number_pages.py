@@ -186,3 +186,11 @@ def test_a_node_whose_device_plugin_has_gone_is_wrong_on_the_dashboard_and_keeps
     assert "4 × Tesla-V100-SXM2-16GB" in page.text, "the label still counts the cards"
     assert "0 × Tesla" not in page.text
     assert page.text.count("4 cards not reported") >= 2, "in the row and in the sums"
+
+
+def test_pods_that_one_may_not_see_are_counted_where_they_hold_cards(narrow: Client, lab: Lab) -> None:
+    nodes, pods = lab.picture.nodes, [pod for pod in lab.picture.pods if pod.namespace != "default"]
+    show(lab.cluster, nodes, pods)
+    text = Page(narrow.get("/c/lab/nodes/n-cgpu/").content.decode()).text
+    assert "1 pod of another namespace holds cards here." in text
+    assert "No pod runs here." not in text

@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
+from gpupools.domain.filters import explained
 from gpupools.domain.placement import Preview, Verdict
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import Cluster, JobTemplate, Role, Submission
@@ -67,7 +68,8 @@ class YamlForm(ConsoleForm):
         self.source = source
         self.parameter_names = [each["name"] for each in source.parameters] if source else []
         for each in source.parameters if source else ():
-            self.fields[f"parameters_{each['name']}"] = _parameter_field(each, models)
+            initial = defaults_of(source, models)[each["name"]]
+            self.fields[f"parameters_{each['name']}"] = _parameter_field(each, initial, models)
 
     @property
     def parameters(self) -> list[Any]:
@@ -80,14 +82,30 @@ class YamlForm(ConsoleForm):
         return {name: str(self[f"parameters_{name}"].value() or "") for name in self.parameter_names}
 
 
-def _parameter_field(parameter: dict[str, Any], models: tuple[str, ...]) -> forms.Field:
+def defaults_of(source: JobTemplate, models: tuple[str, ...]) -> dict[str, str]:
+    """Return a template's defaults for this cluster: a card model that is wanted is one that is there."""
+    # A model to avoid may well be one that the cluster does not have.
+    avoids = "operator: NotIn" in source.yaml
+    found = {}
+    for each in source.parameters:
+        default = str(each.get("default", ""))
+        if each.get("kind") == "card_model" and models and default not in models and not avoids:
+            default = models[0]
+        found[each["name"]] = default
+    return found
+
+
+def _parameter_field(parameter: dict[str, Any], initial: str, models: tuple[str, ...]) -> forms.Field:
+    kind = parameter.get("kind")
+    help_text = parameter.get("help", "")
+    if kind == "card_model" and models:
+        help_text = f"{help_text} " + _("Here now: %(models)s.") % {"models": ", ".join(models)}
     common = {
         "label": parameter.get("title") or parameter["name"],
         "required": False,
-        "help_text": parameter.get("help", ""),
-        "initial": parameter.get("default", ""),
+        "help_text": help_text,
+        "initial": initial,
     }
-    kind = parameter.get("kind")
     if kind == "choice":
         field: forms.Field = forms.ChoiceField(
             choices=[(each, each) for each in parameter.get("choices", ())], **common
@@ -109,6 +127,7 @@ class Landing:
     verdict: Verdict
     row: Any
     state: str
+    details: dict[str, str]
 
 
 @require_safe
@@ -144,23 +163,31 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     source = jobs.template(slug) if slug else None
     lines = node_lines(actor, here, nodes.listing(actor, here))
     models = tuple(sorted({line.facts.node.card_model for line in lines if line.facts.node.card_model}))
-    form = _form(request, source, models)
-    action, checked = request.POST.get("action", ""), None
+    earlier = request.GET.get("from", "")
+    again = _submission_of(request, cluster, int(earlier))[1] if earlier.isascii() and earlier.isdigit() else None
+    form = _form(request, source, models, again)
+    action, checked, rehearsed = request.POST.get("action", ""), None, None
     if form.is_bound and not form.errors:
         yaml = form["yaml"].value() or ""
         if action == "submit":
             made = attempt(form, lambda: jobs.submit(actor, here, yaml=yaml, template=source))
             if made:
-                messages.success(request, _("%(what)s is on its way to the cluster.") % {"what": str(made)})
+                said = _("%(what)s is handed over. What becomes of it stands below.")
+                messages.info(request, said % {"what": str(made)})
                 return redirect("web:job", here.name, made.pk)
         if action in ("check", "submit"):
             checked = _check(form, lambda: jobs.check(actor, here, yaml))
+        if action == "check" and checked is not None and not checked.errors:
+            rehearsed = jobs.rehearse(actor, here, checked.manifest)
     context = {
         "nav": "jobs",
         "form": form,
         "source": source,
         "templates": jobs.templates(),
         "checked": checked,
+        "rehearsed": rehearsed,
+        "findings": [*(rehearsed.findings if rehearsed else ()), *(checked.findings if checked else ())],
+        "has_errors": bool(checked and checked.errors) or bool(rehearsed and rehearsed.findings),
         "models": models,
         "landings": _landings(checked, lines),
         "spots": _spots(checked),
@@ -170,11 +197,13 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     return show(request, "job_create.html", context, status=status_of(form))
 
 
-def _form(request: HttpRequest, source: JobTemplate | None, models: tuple[str, ...]) -> YamlForm:
-    """Return the form with the text to show: a person's own, or what the template gives for the parameters."""
+def _form(
+    request: HttpRequest, source: JobTemplate | None, models: tuple[str, ...], again: Submission | None
+) -> YamlForm:
+    """Return the form with the text to show: a person's own, an earlier one's, or what the template gives."""
     if request.method != "POST":
         form = YamlForm(None, source=source, models=models)
-        text = jobs.render(source, {}) if source else BLANK
+        text = jobs.render(source, defaults_of(source, models)) if source else again.yaml if again else BLANK
         form.initial |= {"yaml": text, "made": _digest(text) if source else ""}
         return form
     typed = request.POST.copy()
@@ -210,7 +239,12 @@ def _landings(checked: Checked | None, lines: list[Any]) -> list[Landing]:
     if checked is None or checked.preview is None:
         return []
     preview, by_name = checked.preview, {line.facts.name: line for line in lines}
-    found = [Landing(verdict, by_name.get(verdict.node), _word(preview, verdict)) for verdict in preview.verdicts]
+    ask = checked.manifest.ask
+    found = [
+        Landing(verdict, line, _word(preview, verdict), explained(ask, line.facts.node) if line else {})
+        for verdict in preview.verdicts
+        for line in [by_name.get(verdict.node)]
+    ]
     order = ("chosen", "tie", "fits", "rejected")
     gpu_first = [each for each in found if each.state != "rejected" or (each.row and each.row.row)]
     return sorted(gpu_first, key=lambda each: (order.index(each.state), each.verdict.node))
@@ -253,6 +287,7 @@ def detail(request: HttpRequest, cluster: str, pk: int) -> HttpResponse:
         "submission": submission,
         "outcome": outcome,
         "fresh": Fresh(outcome.taken_at),
+        "may_edit": actor_of(request).can(Role.OPERATOR, here, submission.namespace),
         "may_delete": actor_of(request).can(Role.OPERATOR, here, submission.namespace)
         and submission.state == Submission.State.SUBMITTED,
     }

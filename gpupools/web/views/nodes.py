@@ -65,12 +65,19 @@ def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "facts": facts,
         "row": lines[0].row,
         "pods": held.rows,
+        "hidden_pods": _hidden(lines[0]),
         "diagnosis": diagnosing.report(actor, here, node=facts.name),
         "fresh": Fresh(held.taken_at),
         "labels": sorted(facts.node.labels.items()),
         "resources": _resources(facts.node),
     }
     return show(request, "node.html", context)
+
+
+def _hidden(line: NodeLine) -> int:
+    """Count the holders whose names the reader may not see."""
+    row = line.row
+    return sum(not each["namespace"] for each in row["holdings"]) if row else 0
 
 
 def _resources(node: GpuNode) -> list[tuple[str, tuple[object, object]]]:
