@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpupools.domain.placement import card_alternatives, node_states, preview
 from gpupools.domain.topology import alternatives, best_cards, best_effort, largest_sum
+from tests.domain.builders import a_node, an_ask
 
 
 def dgx_1v():
@@ -130,3 +132,14 @@ def test_without_a_choice_of_links_there_is_no_alternative():
     assert alternatives(None, [0, 1], 2) == ()
     assert alternatives(DGX, [0, 1], 3) == ()
     assert alternatives(DGX, [0, 1], 1) == ()
+
+
+def test_the_alternatives_of_a_pods_node():
+    states = node_states([a_node("dgx", mode="topology", cards=8, links=DGX), a_node("s")], [])
+    ask = an_ask(topology=3)
+    found = card_alternatives(ask, states, preview(ask, states))
+    assert [each.cards for each in found] == [(0, 1, 2), (0, 2, 3), (0, 2, 3)]
+    share = an_ask(mem=4)
+    assert card_alternatives(share, states, preview(share, states)) == ()
+    large = an_ask(topology=9)
+    assert card_alternatives(large, states, preview(large, states)) == ()
