@@ -39,6 +39,8 @@ class ApiError(Exception):
         self.message = message
         self.causes = tuple(causes)
         self.details = details or {}
+        # Some refusals have details although there is nothing to say in them.
+        self._has_details = details is not None
         # Goes into the Status' metadata: a continue token beside a 410.
         self.list_meta: dict[str, Any] = {}
 
@@ -63,7 +65,7 @@ class ApiError(Exception):
                 }
                 for cause in self.causes
             ]
-        if details:
+        if details or self._has_details:
             status["details"] = details
         return status
 

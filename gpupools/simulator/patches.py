@@ -15,7 +15,7 @@ from gpupools.simulator.values import copy_of
 
 
 def _unprocessable() -> ApiError:
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
+    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", details={})
 
 
 # JSON patch (RFC 6902)

@@ -16,11 +16,11 @@ from gpupools.simulator.errors import (
     refuse_options,
 )
 from gpupools.simulator.journal import Stored
-from gpupools.simulator.kinds import KINDS, Object
+from gpupools.simulator.kinds import KINDS, Kind, Object
 from gpupools.simulator.presenting import Presenter
 from gpupools.simulator.selectors import selection
 from gpupools.simulator.store import Store
-from gpupools.simulator.unknownfields import check_fields, check_shape
+from gpupools.simulator.unknownfields import Headers, check_fields, check_shape
 from gpupools.simulator.values import copy_of, stamp
 from gpupools.simulator.wire import Request, Response, Target, encode, unsupported_media_type
 
@@ -29,6 +29,11 @@ MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
 
+# Jobs are older than garbage collection, and still behave so.
+_PODS_STAY = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or set "
+    "propagationPolicy=Orphan to suppress this warning"
+)
 _POLICIES = ("Foreground", "Background", "Orphan")
 # Namespaces that the API server keeps whatever anybody says.
 _IMMORTAL = frozenset(("default", "kube-public", "kube-system"))
@@ -189,22 +194,23 @@ class Writer:
         if target.row.kind == "Namespace" and target.name in _IMMORTAL:
             raise forbidden(target.row, target.name, "this namespace may not be deleted")
         self._check_preconditions(target, preconditions)
+        propagation, headers = _propagation(target.row, options)
         last, gone = self._store.delete(
             target.row.kind,
             target.namespace,
             target.name,
             grace_seconds=options.get("gracePeriodSeconds"),
-            propagation=_propagation(options),
+            propagation=propagation,
             uid=preconditions.get("uid") or "",
             version=preconditions.get("resourceVersion") or "",
             dry_run=_dry(request, options),
         )
         if gone and target.row.kind not in ("Pod", "ServiceAccount"):
-            return Response(encode(_success(target, last)))
+            return Response(encode(_success(target, last)), headers=headers)
         presenter = Presenter(request, target, self._store.now)
         # "Not yet": said only to those who asked in the old way for dependents to go too.
         status = 202 if not gone and options.get("orphanDependents") is False else 200
-        return Response(presenter.one(Stored(target.row, last)), status)
+        return Response(presenter.one(Stored(target.row, last)), status, headers=headers)
 
     def _check_preconditions(self, target: Target, preconditions: Object) -> None:
         """Raise 409 when the object is not the one that was meant; the store looks again, with the same result."""
@@ -234,6 +240,7 @@ class Writer:
         presenter = Presenter(request, target, self._store.now)
         test = selection(target.row, request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
         deleted: list[Stored] = []
+        propagation, headers = _propagation(target.row, options)
         for stored in self._store.all_stored(target.row.kind, target.namespace or None):
             if test is not None and not test(stored.object):
                 continue
@@ -243,11 +250,12 @@ class Writer:
                 meta.get("namespace", ""),
                 meta["name"],
                 grace_seconds=options.get("gracePeriodSeconds"),
-                propagation=_propagation(options),
+                propagation=propagation,
                 dry_run=_dry(request, options),
             )
             deleted.append(Stored(target.row, last))
-        return Response(presenter.many(deleted, {"resourceVersion": str(self._store.version)}))
+        body = presenter.many(deleted, {"resourceVersion": str(self._store.version)})
+        return Response(body, headers=headers)
 
     def _update(self, request: Request, target: Target, obj: Object, manager: str) -> Stored:
         return self._store.update_stored(
@@ -328,7 +336,8 @@ def _dry(request: Request, options: Object) -> bool:
     return request.dry_run or options.get("dryRun") == ["All"]
 
 
-def _propagation(options: Object) -> str:
+def _propagation(row: Kind, options: Object) -> tuple[str, Headers]:
+    """Return what becomes of dependents, and a warning where that surprises many; 422 for a policy that is none."""
     policy, causes = options.get("propagationPolicy"), []
     if options.get("orphanDependents") is not None and policy is not None:
         said = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
@@ -342,8 +351,10 @@ def _propagation(options: Object) -> str:
         causes.append(Cause("FieldValueNotSupported", "dryRun", said))
     refuse_options("DeleteOptions", causes)
     if options.get("orphanDependents") is not None:
-        return "Orphan" if options["orphanDependents"] else "Background"
-    return str(policy or "")
+        return "Orphan" if options["orphanDependents"] else "Background", ()
+    if policy is None and row.kind == "Job":
+        return "Orphan", (("warning", f'299 - "{_PODS_STAY}"'),)
+    return str(policy or ""), ()
 
 
 def _success(target: Target, last: Object) -> Object:

@@ -152,6 +152,16 @@ def test_an_orphaned_pod_stays(server: Server, jobs: str, pods: str) -> None:
     assert "ownerReferences" not in left["metadata"]
 
 
+@running
+def test_a_job_s_pods_stay_unless_one_says_otherwise(server: Server, jobs: str, pods: str) -> None:
+    server.post(jobs, job()).ok()
+    ended(server, jobs)
+    answer = server.delete(f"{jobs}/j")
+    assert "child pods are preserved by default when jobs are deleted" in answer.headers["warning"]
+    assert gone(server, jobs, "j")
+    assert len(server.get(pods).ok()["items"]) == 1
+
+
 def daemonset(**strategy: Any) -> Object:
     container = {"name": "main", "image": "registry.example.com/d:1", "command": ["sleep", "infinity"]}
     template = {
