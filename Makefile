@@ -23,7 +23,7 @@ FIND_PYTHON = for candidate in $(PYTHON) python3.13 python3.12 python3.11 python
 	done; \
 	echo "No Python of at least 3.11 with venv was found. Install one (on Debian: apt-get install python3 python3-venv), or name one with PYTHON=/path/to/python3." >&2; exit 1
 
-.PHONY: help setup run test conformance check tour bench clean requirements schema messages
+.PHONY: help setup run test conformance check tour bench mutate clean requirements schema messages
 
 help: ## Show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -58,6 +58,9 @@ tour: $(STAMP_RUN) ## Do the main job headless through the REST API (TOUR_ARGS="
 bench: $(STAMP_RUN) ## Measure the console and the embedded cluster (BENCH_ARGS=, BENCH_CLUSTER_ARGS=)
 	@$(BIN)/python manage.py bench $(BENCH_ARGS)
 	@exec $(BIN)/python manage.py benchcluster $(BENCH_CLUSTER_ARGS)
+
+mutate: $(BIN)/python ## Change the rules one small thing at a time and see whether a test notices (minutes)
+	@exec $(BIN)/python .ci/mutate.py $(MUTATE_ARGS)
 
 schema: $(STAMP_DEV) ## Write docs/openapi.yaml from the code
 	@mkdir -p docs
