@@ -141,7 +141,7 @@ def test_odd_bodies_are_taken_or_refused_in_order(seed: int) -> None:
         except ApiError as error:
             assert error.status in (400, 404, 409, 422, 500)
             # The real server gives some of them no reason, as what it did not foresee.
-                assert error.status != 500 or not error.reason
+            assert error.status != 500 or not error.reason
             encode(error.body())
     # What was taken can still be shown, and the store is whole.
     assert taken > 20
