@@ -255,8 +255,15 @@ class AckApi:
     # Tasks
 
     def _describe_tasks(self, call: Call) -> tuple[int, Any]:
-        page, size = call.number("page_number", 1), min(100, call.number("page_size", 20))
-        return 200, {"requestId": call.request_id, **ackviews.tasks(self._cloud, page=page, size=size)}
+        token, most = call.query.get("next_token", ""), call.number("max_results", 0)
+        if token or most:
+            if token and not token.isdigit():
+                raise invalid("The parameter next_token is not one that was given out.")
+            found = ackviews.tasks_after(self._cloud, start=int(token or 0), most=min(100, most or 20))
+        else:
+            page, size = call.number("page_number", 1), min(100, call.number("page_size", 20))
+            found = ackviews.tasks(self._cloud, page=page, size=size)
+        return 200, {"requestId": call.request_id, **found}
 
     def _describe_task(self, call: Call) -> tuple[int, Any]:
         return 200, ackviews.task(self._cloud, self._cloud.tasks.get(call.ids[0]))

@@ -212,13 +212,26 @@ def addon_instance(record: Record) -> dict[str, Any]:
     return {name: record[name] for name in ("name", "version", "state")}
 
 
+_TASK_FIELDS = ("task_id", "task_type", "state", "created", "updated", "error")
+
+
+def tasks_after(cloud: AckCloud, *, start: int, most: int) -> dict[str, Any]:
+    """Return tasks, the newest first, from a token on; ``next_token`` is empty at the end."""
+    newest = list(reversed(cloud.state.tasks.values()))
+    end = start + most
+    return {
+        "tasks": [{name: record[name] for name in _TASK_FIELDS} for record in newest[start:end]],
+        "next_token": str(end) if end < len(newest) else "",
+        "page_info": {"page_number": 1, "page_size": most, "total_count": len(newest)},
+    }
+
+
 def tasks(cloud: AckCloud, *, page: int, size: int) -> dict[str, Any]:
     """Return one page of tasks, the newest first."""
     newest = list(reversed(cloud.state.tasks.values()))
     shown = newest[(page - 1) * size : page * size]
-    fields = ("task_id", "task_type", "state", "created", "updated", "error")
     return {
-        "tasks": [{name: record[name] for name in fields} for record in shown],
+        "tasks": [{name: record[name] for name in _TASK_FIELDS} for record in shown],
         "page_info": {"page_number": page, "page_size": size, "total_count": len(newest)},
     }
 

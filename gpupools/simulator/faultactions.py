@@ -7,7 +7,7 @@ from collections.abc import Callable
 from gpupools.domain.modes import CARD_COUNT_LABEL, CARD_MEMORY_LABEL, CARD_NAME_LABEL
 from gpupools.simulator import faults
 from gpupools.simulator.addons import DEVICE_PLUGINS, NAMESPACE
-from gpupools.simulator.errors import not_found
+from gpupools.simulator.errors import bad_request, not_found
 from gpupools.simulator.faults import Fault
 from gpupools.simulator.hardware import (
     BROKEN_NOTE,
@@ -21,6 +21,7 @@ from gpupools.simulator.kinds import KINDS, Object
 from gpupools.simulator.records import WARNING, Recorder, controller_of
 from gpupools.simulator.store import Store
 
+_OF_CARDS = (faults.Card, faults.Ecc, faults.MixedCards, faults.PluginRestart)
 _ECC_PARTS = 16  # with ECC on, one part in sixteen of the memory holds check bits
 
 
@@ -32,10 +33,18 @@ class FaultActions:
         self._recorder = recorder
 
     def check(self, fault: Fault) -> None:
-        """Raise 404 for a fault of a node or pod that is not there."""
+        """Raise 404 for a fault of a node or pod that is not there, 400 for one of cards that a node does not have."""
         node = getattr(fault, "node", "")
-        if node and self._store.peek("Node", "", node) is None:
+        found = self._store.peek("Node", "", node) if node else None
+        if node and found is None:
             raise not_found(KINDS["Node"], node)
+        if found is not None and isinstance(fault, _OF_CARDS):
+            hardware = hardware_of_node(found)
+            cards = hardware.cards if hardware else 0
+            if not cards:
+                raise bad_request(f"node: {node} has no cards")
+            if isinstance(fault, faults.Card) and fault.index >= cards:
+                raise bad_request(f"index: {node} has the cards 0 to {cards - 1}, not {fault.index}")
         if isinstance(fault, faults.StuckPod) and self._store.peek("Pod", fault.namespace, fault.pod) is None:
             raise not_found(KINDS["Pod"], fault.pod)
 

@@ -108,6 +108,18 @@ def test_what_is_no_fault_is_refused_by_its_field(breaker: Breaker, body: dict[s
         breaker.http.call("POST", "/faults", body)
 
 
+def test_cards_that_a_node_does_not_have_do_not_break(cluster: Cluster, breaker: Breaker, gpu: str) -> None:
+    plain = next(n.metadata.name for n in cluster.core.list_node().items if MODE not in n.metadata.labels)
+    for body, words in (
+        ({"kind": "card", "node": gpu, "index": 9}, "has the cards 0 to 3, not 9"),
+        ({"kind": "ecc", "node": plain}, "has no cards"),
+        ({"kind": "label", "node": gpu, "labels": {"team": "not a value"}}, "Invalid value"),
+    ):
+        with pytest.raises(FaultRefusal, match=words):
+            breaker.http.call("POST", "/faults", body)
+    assert breaker.http.call("GET", "/faults")["faults"] == []
+
+
 # Requests
 
 

@@ -137,6 +137,23 @@ def test_a_paused_task_waits_until_it_is_resumed(running: SimulatorProcess, ack:
         ack.succeed(answer.task_id)
 
 
+def test_tasks_are_read_page_by_page_by_number_or_by_token(ack: Ack) -> None:
+    for _ in range(2):
+        ack.succeed(ack.create_pool("few", {MODE: "share"}, size=0).task_id)
+    whole = ack.client.describe_cluster_tasks(
+        ack.cluster_id, models.DescribeClusterTasksRequest(page_size=100, page_number=1)
+    ).body
+    seen, token = [], ""
+    while True:
+        request = models.DescribeClusterTasksRequest(max_results=1, next_token=token)
+        body = ack.client.describe_cluster_tasks(ack.cluster_id, request).body
+        seen += [task.task_id for task in body.tasks]
+        if not (token := body.next_token):
+            break
+    assert seen == [task.task_id for task in whole.tasks]
+    assert len(seen) >= 2
+
+
 def test_an_addon_is_upgraded_and_says_what_could_be(ack: Ack) -> None:
     known = ack.client.describe_addon("ack-ai-installer", models.DescribeAddonRequest()).body
     assert not known.newer_versions
