@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("domain", derandomize=True, database=None, max_examples=40, deadline=None)
+settings.register_profile("domain", derandomize=True, database=None, max_examples=25, deadline=None)
 settings.load_profile("domain")

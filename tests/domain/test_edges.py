@@ -372,7 +372,7 @@ def test_what_other_pods_take_limits_a_group():
 
 def test_a_very_large_group_takes_the_largest_nodes_and_hosts_first():
     nodes = [a_node(f"n{number:03}", mode="topology", cards=8 if number % 2 else 4) for number in range(300)]
-    seen = sequence(of_group(1100, 1), 1100, node_states(nodes, []))
+    seen = sequence(of_group(300, 4), 300, node_states(nodes, []))
     assert {each.chosen for each in seen} <= {node.name for number, node in enumerate(nodes) if number % 2}
 
 

@@ -116,7 +116,7 @@ def a_case(draw):
     return draw(a_plain_node()), pods
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(a_case())
 def test_the_fold_says_what_the_oracle_says(case):
     node, pods = case
