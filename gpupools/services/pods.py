@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpupools.domain.gpus import GpuNode, NodeAllocation, Pod
+from gpupools.domain.messages import Unschedulable, read_failed_scheduling
 from gpupools.domain.modes import GPU_RESOURCES
 from gpupools.errors import Invalid
 from gpupools.models import Cluster, Role
@@ -57,6 +58,12 @@ class PodRow:
         if self.pod.terminating:
             return "Terminating"
         return CRASHING if is_crashing(self.pod) else self.pod.phase
+
+    @property
+    def unschedulable(self) -> Unschedulable | None:
+        """The scheduler's sentence on a pod that waits for a node, read into counted reasons; None without one."""
+        waits = self.pod.phase == "Pending" and not self.pod.node
+        return read_failed_scheduling(self.pod.message) if waits else None
 
 
 def is_crashing(pod: Pod) -> bool:

@@ -92,3 +92,20 @@ def test_a_log_of_another_namespace_is_refused_before_the_cluster_is_asked(lab: 
 def test_a_cluster_that_is_away_is_said_to_be(viewer: Actor, lab: Cluster) -> None:
     with pytest.raises(Unreachable):
         pods.log(viewer, lab, "vision", "a")
+
+
+def test_the_scheduler_s_sentence_on_a_waiting_pod_is_read_into_reasons(lab: Cluster) -> None:
+    message = (
+        "0/3 nodes are available: 1 node(s) had taint {gpu: yes}, that the pod didn't tolerate, 2 Insufficient cpu."
+    )
+    waits = a_pod("w", mem=4, on="", phase="Pending", reason="Unschedulable", message=message)
+    bound = a_pod("b", mem=4, on="n1", phase="Pending", message=message)
+    show(lab, [a_node("n1")], [waits, bound])
+    rows = {row.pod.name: row for row in pods.listing(an_actor(Role.VIEWER, lab), lab).rows}
+    found = rows["w"].unschedulable
+    assert found is not None
+    assert [(each.count, each.code, each.resource or each.taint) for each in found.reasons] == [
+        (1, "taint", "gpu: yes"),
+        (2, "insufficient", "cpu"),
+    ]
+    assert rows["b"].unschedulable is None

@@ -187,6 +187,26 @@ class CardUseOut(serializers.Serializer[None]):
     cards = serializers.IntegerField()
 
 
+class ReasonOut(serializers.Serializer[None]):
+    """One counted reason of the scheduler; the codes are those of a preview, or `other`."""
+
+    count = serializers.IntegerField(help_text="Nodes that gave it.")
+    code = serializers.CharField()
+    text = serializers.CharField()
+    resource = serializers.CharField(allow_blank=True)
+    taint = serializers.CharField(allow_blank=True)
+
+
+class UnschedulableOut(serializers.Serializer[None]):
+    """What the scheduler said of a pod that waits, read from the wording of its release."""
+
+    nodes = serializers.IntegerField()
+    prefilter = serializers.CharField(allow_blank=True, help_text="A reason that stands for all nodes at once.")
+    reasons = ReasonOut(many=True)
+    victims_missing = serializers.IntegerField(help_text="Nodes where no pod could make way.")
+    not_helpful = serializers.IntegerField(help_text="Nodes where no eviction could help.")
+
+
 class PodOut(serializers.Serializer[None]):
     """A pod with the cards that it holds."""
 
@@ -199,6 +219,7 @@ class PodOut(serializers.Serializer[None]):
     terminating = serializers.BooleanField(source="pod.terminating")
     reason = serializers.CharField(source="pod.reason")
     message = serializers.CharField(source="pod.message")
+    unschedulable = UnschedulableOut(allow_null=True)
     restarts = serializers.IntegerField(source="pod.restarts")
     owner_kind = serializers.CharField(source="pod.owner_kind")
     owner_name = serializers.CharField(source="pod.owner_name")
