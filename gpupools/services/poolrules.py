@@ -5,10 +5,12 @@ It reads rows to know what is taken and installed, and writes nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from gpupools.clusters.port import PoolSpec
+from gpupools.clusters.port import AutoScaling, PoolSpec
 from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.domain.instances import looks_like_instance_type
 from gpupools.domain.labels import MOST_LABELS, check_labels, check_pool_name, check_taints
@@ -27,7 +29,9 @@ from gpupools.errors import FieldError, Invalid
 from gpupools.models import Cluster, ComponentState, NodePool
 
 PRO_SPEC = "ack.pro"
+_VSWITCH = re.compile(r"vsw-[a-z0-9]{1,60}")
 MOST_INSTANCE_TYPES = 10  # ACK's limit for a node pool
+SCALING_TYPES = ("cpu", "gpu", "gpushare", "spot")
 LARGEST_SIZE = 5000  # nodes of the largest ACK cluster
 _PRESENT = (ComponentState.State.INSTALLED, ComponentState.State.DEGRADED)
 
@@ -63,6 +67,7 @@ def checked(
     errors += check_taints(taints)
     if cluster.provider == Cluster.Provider.ACK:
         errors += [*_instance_types(instance_types), *_size(desired_size), *_unexpected("node_names", node_names)]
+        errors += _vswitches(vswitch_ids)
     else:
         errors += [*_node_names(node_names), *_unexpected("instance_types", instance_types)]
         errors += _unexpected("vswitch_ids", vswitch_ids)
@@ -101,6 +106,31 @@ def check_size(cluster: Cluster, desired_size: int) -> None:
         )
     if errors := _size(desired_size):
         raise Invalid(errors[0].message, errors=errors)
+
+
+def checked_scaling(pool: NodePool, wanted: Mapping[str, Any], desired_size: int) -> AutoScaling:
+    """Check auto scaling and its bounds; ACK never changes its type. Raises Invalid with all field errors."""
+    if not wanted.get("enable"):
+        return AutoScaling()
+    least, most = int(wanted.get("min_instances") or 0), int(wanted.get("max_instances") or 0)
+    kind = str(wanted.get("type") or pool.auto_scaling.get("type") or "")
+    errors = []
+    if not 0 <= least <= most or not 1 <= most <= LARGEST_SIZE:
+        message = "The smallest size is at most the largest one."
+        allowed = f"0 to the largest size, and that 1 to {LARGEST_SIZE}"
+        errors.append(FieldError("auto_scaling.min_instances", message, "bad-bounds", f"{least} to {most}", allowed))
+    elif not least <= desired_size <= most:
+        message = "The wanted size lies between the bounds of auto scaling."
+        errors.append(FieldError("desired_size", message, "out-of-bounds", str(desired_size), f"{least} to {most}"))
+    if kind and kind not in SCALING_TYPES:
+        allowed = ", ".join(SCALING_TYPES)
+        errors.append(FieldError("auto_scaling.type", "ACK knows no such type.", "unknown", kind[:80], allowed))
+    elif pool.auto_scaling.get("type") and kind != pool.auto_scaling["type"]:
+        message = "ACK does not change the type of auto scaling after it was set."
+        errors.append(FieldError("auto_scaling.type", message, "fixed", kind, str(pool.auto_scaling["type"])))
+    if errors:
+        raise Invalid("The node pool cannot be scaled like this.", errors=errors)
+    return AutoScaling(True, least, most, kind)
 
 
 def check_nodes(cluster: Cluster, spec: PoolSpec, nodes: Iterable[GpuNode]) -> None:
@@ -214,6 +244,14 @@ def _instance_types(types: Sequence[str]) -> list[FieldError]:
         for each in types
         if not looks_like_instance_type(each)
     ] + _twice("instance_types", types)
+
+
+def _vswitches(ids: Sequence[str]) -> list[FieldError]:
+    return [
+        FieldError("vswitch_ids", "This is not the id of a vSwitch.", "bad-id", each[:80], "vsw-<letters and digits>")
+        for each in ids
+        if not _VSWITCH.fullmatch(each)
+    ] + _twice("vswitch_ids", ids)
 
 
 def _size(size: int) -> list[FieldError]:

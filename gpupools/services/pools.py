@@ -7,12 +7,14 @@ change the mode of an existing node becomes a request for a mode change here, an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from gpupools.clusters.port import PoolSpec
+from gpupools.clusters.port import AutoScaling, PoolSpec
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.errors import Conflict, Invalid
@@ -20,7 +22,17 @@ from gpupools.models import Cluster, ModeChange, NodePool, Push, Role
 from gpupools.services import audit, changes, poolrules, pushes
 from gpupools.services.access import Actor
 from gpupools.services.gateways import kubernetes_of
-from gpupools.services.poolspecs import members, names, nodes_of, spec_of, taints_to_json, target_of, to_json, unlike
+from gpupools.services.poolspecs import (
+    members,
+    names,
+    nodes_of,
+    scaling_to_json,
+    spec_of,
+    taints_to_json,
+    target_of,
+    to_json,
+    unlike,
+)
 
 __all__ = ["create", "delete", "edit", "nodes_of", "scale"]
 
@@ -137,20 +149,30 @@ def edit(
     return pool
 
 
-def scale(actor: Actor, pool: NodePool, *, desired_size: int) -> NodePool:
-    """Set how many machines an ACK pool shall have. The size is absolute, so doing it twice changes nothing."""
+def scale(
+    actor: Actor, pool: NodePool, *, desired_size: int, auto_scaling: Mapping[str, Any] | None = None
+) -> NodePool:
+    """Set how many machines an ACK pool shall have, and between which sizes ACK may scale it by itself.
+
+    The size is absolute, so doing it twice changes nothing. ``auto_scaling``: {enable, min_instances,
+    max_instances, type}; None leaves it as it is.
+    """
     actor.require(Role.OPERATOR, pool.cluster)
     _check_free(pool)
     poolrules.check_size(pool.cluster, desired_size)
+    bounds = None if auto_scaling is None else poolrules.checked_scaling(pool, auto_scaling, desired_size)
     with transaction.atomic():
         before = spec_of(pool)
+        old_scaling = dict(pool.auto_scaling)
+        columns = {} if bounds is None else {"auto_scaling": scaling_to_json(bounds)}
         moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
-            desired_size=desired_size, state=NodePool.State.UPDATING, error="", version=F("version") + 1
+            desired_size=desired_size, state=NodePool.State.UPDATING, error="", version=F("version") + 1, **columns
         )
         if not moved:
             raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
-        _push_modify(actor, pool, before=before, update_nodes=False)
-        audit.record(actor, "pool.scale", pool, old=before.desired_size, new=desired_size)
+        _push_modify(actor, pool, before=before, update_nodes=False, auto_scaling=bounds)
+        scaling = None if bounds is None else {"old": old_scaling, "new": scaling_to_json(bounds)}
+        audit.record(actor, "pool.scale", pool, old=before.desired_size, new=desired_size, auto_scaling=scaling)
     return pool
 
 
@@ -224,8 +246,11 @@ def _write(cluster: Cluster, spec: PoolSpec, *, declares_mode: bool) -> NodePool
     return NodePool.objects.create(cluster=cluster, name=spec.name, **columns)
 
 
-def _push_modify(actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes: bool) -> None:
+def _push_modify(
+    actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes: bool, auto_scaling: AutoScaling | None = None
+) -> None:
     pool.refresh_from_db()
+    spec = replace(spec_of(pool), auto_scaling=auto_scaling)
     pushes.enqueue(
         actor,
         kind="pool.modify",
@@ -233,7 +258,7 @@ def _push_modify(actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes
         target=target_of(pool),
         payload={
             "pool": pool.pk,
-            "spec": to_json(spec_of(pool)),
+            "spec": to_json(spec),
             "before": to_json(before),
             "update_nodes": update_nodes,
         },

@@ -56,6 +56,8 @@ def to_json(spec: PoolSpec) -> dict[str, Any]:
         "desired_size": spec.desired_size,
         "node_names": list(spec.node_names),
         "vswitch_ids": list(spec.vswitch_ids),
+        # None leaves it as it is; {} turns it off.
+        "auto_scaling": None if spec.auto_scaling is None else scaling_to_json(spec.auto_scaling),
     }
 
 
@@ -71,6 +73,7 @@ def from_json(payload: Mapping[str, Any]) -> PoolSpec:
         desired_size=payload["desired_size"],
         node_names=tuple(payload["node_names"]),
         vswitch_ids=tuple(payload["vswitch_ids"]),
+        auto_scaling=None if payload.get("auto_scaling") is None else scaling_from_json(payload["auto_scaling"]),
     )
 
 

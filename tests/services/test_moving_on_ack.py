@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 from alibabacloud_cs20151215.models import DescribeClusterTasksRequest
@@ -13,7 +12,6 @@ from gpupools.domain.changes import State
 from gpupools.models import Cluster, ModeChange, NodePool, Push
 from gpupools.services import changes, gateways, pools, poolsync
 from gpupools.services.access import Actor
-from gpupools.services.machinesteps import spec_as_it_is
 from tests.services import driving
 from tests.services.driving import connected, drive, opened, reaches, run_one, settle, until
 from tests.services.test_carrying_on_ack import MODE, approved, labels_of, nodes_of
@@ -152,11 +150,8 @@ def test_a_worker_that_dies_after_each_call_moves_no_machine_twice(
 
 def test_auto_scaling_is_held_while_a_change_runs(operator: Actor, admin: Actor, pool: NodePool) -> None:
     wanted = AutoScaling(True, 1, 5)
-    with gateways.pools_of(pool.cluster) as (_, provider):
-        facts = provider.pool(pool.pool_id)
-        assert facts is not None
-        spec = replace(spec_as_it_is(facts), auto_scaling=wanted)
-        provider.modify(pool.pool_id, spec, update_nodes=False, op_id="somebody")
+    pools.scale(operator, pool, desired_size=2, auto_scaling={"enable": True, "min_instances": 1, "max_instances": 5})
+    settle()
     poolsync.sync(pool.cluster)
     pool.refresh_from_db()
     assert pool.auto_scaling == {"enable": True, "min_instances": 1, "max_instances": 5, "type": ""}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpupools.domain.gpus import GpuNode, Taint
@@ -230,3 +232,27 @@ def test_a_spec_survives_the_queue(ack):
 )
 def test_mode_and_policy_are_read_from_a_pools_labels(labels, found):
     assert poolspecs.mode_and_policy(labels) == found
+
+
+@pytest.mark.parametrize(
+    ("kept", "wanted", "size", "field", "code"),
+    [
+        ({}, {"enable": True, "min_instances": 5, "max_instances": 2}, 3, "auto_scaling.min_instances", "bad-bounds"),
+        ({}, {"enable": True, "min_instances": 0, "max_instances": 0}, 0, "auto_scaling.min_instances", "bad-bounds"),
+        ({}, {"enable": True, "min_instances": 2, "max_instances": 4}, 9, "desired_size", "out-of-bounds"),
+        ({}, {"enable": True, "max_instances": 4, "type": "tpu"}, 1, "auto_scaling.type", "unknown"),
+        ({"type": "gpu"}, {"enable": True, "max_instances": 4, "type": "spot"}, 1, "auto_scaling.type", "fixed"),
+    ],
+)
+def test_bounds_of_auto_scaling_that_make_no_sense_are_refused(
+    lab: Cluster, kept: dict[str, Any], wanted: dict[str, Any], size: int, field: str, code: str
+) -> None:
+    pool = a_pool(lab, "scaled", auto_scaling=kept)
+    with pytest.raises(Invalid) as refused:
+        poolrules.checked_scaling(pool, wanted, size)
+    assert [(each.field, each.code) for each in refused.value.errors] == [(field, code)]
+
+
+def test_auto_scaling_that_is_switched_off_has_no_bounds(lab: Cluster) -> None:
+    pool = a_pool(lab, "scaled", auto_scaling={"enable": True, "min_instances": 1, "max_instances": 3, "type": ""})
+    assert not poolrules.checked_scaling(pool, {"enable": False, "min_instances": 7}, 1).enable

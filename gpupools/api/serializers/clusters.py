@@ -193,12 +193,16 @@ class NodePoolOut(serializers.ModelSerializer[NodePool]):
     instance_types = serializers.ListField(child=serializers.CharField(), read_only=True)
     node_names = serializers.ListField(child=serializers.CharField(), read_only=True)
     seen = SeenOut(read_only=True)
+    auto_scaling = serializers.DictField(
+        read_only=True, help_text="enable, min_instances, max_instances, type; empty where it is off."
+    )
     open_change = serializers.SerializerMethodField(help_text="The mode change that holds this pool, if any.")
 
     class Meta:
         model = NodePool
         fields = [
-            "id", "cluster", "name", "pool_id", "mode", "policy", "instance_types", "desired_size", "labels", "taints",
+            "id", "cluster", "name", "pool_id", "mode", "policy", "instance_types", "desired_size",
+            "auto_scaling", "cpu_policy", "labels", "taints",
             "node_names", "state", "seen", "error", "synced_at", "created_at", "version", "open_change",
         ]  # fmt: skip
 
@@ -239,10 +243,22 @@ class NodePoolEdit(serializers.Serializer[None]):
     )
 
 
+class AutoScalingField(serializers.Serializer[None]):
+    """Whether ACK makes and removes machines by itself, and between which sizes."""
+
+    enable = serializers.BooleanField(default=False)
+    min_instances = serializers.IntegerField(min_value=0, default=0)
+    max_instances = serializers.IntegerField(min_value=0, default=0)
+    type = serializers.CharField(
+        max_length=16, required=False, allow_blank=True, default="", help_text="cpu, gpu, gpushare or spot; set once."
+    )
+
+
 class ScaleIn(serializers.Serializer[None]):
-    """The size that a pool shall have: absolute, never added."""
+    """The size that a pool shall have: absolute, never added; and the bounds of auto scaling, if they change."""
 
     desired_size = serializers.IntegerField(min_value=0)
+    auto_scaling = AutoScalingField(required=False, allow_null=True, default=None)
 
 
 class TakeOutIn(serializers.Serializer[None]):

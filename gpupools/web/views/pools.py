@@ -127,6 +127,15 @@ class ScaleForm(ConsoleForm):
     """How many machines an ACK pool shall have."""
 
     desired_size = forms.IntegerField(label=gettext_lazy("Wanted nodes"), min_value=0)
+    enable = forms.BooleanField(label=gettext_lazy("Let ACK scale the pool by itself"), required=False)
+    min_instances = forms.IntegerField(label=gettext_lazy("Not below"), required=False, min_value=0)
+    max_instances = forms.IntegerField(label=gettext_lazy("Not above"), required=False, min_value=0)
+
+    def wishes(self) -> dict[str, Any]:
+        """Return what the service asks for."""
+        typed = self.cleaned_data
+        bounds = {key: typed[key] or 0 for key in ("min_instances", "max_instances")}
+        return {"desired_size": typed["desired_size"], "auto_scaling": {"enable": typed["enable"], **bounds}}
 
 
 class DeleteForm(ConsoleForm):
@@ -228,7 +237,7 @@ def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_
                 "update_nodes": True,
             }
         ),
-        "scale_form": ScaleForm(initial={"desired_size": pool.desired_size}),
+        "scale_form": ScaleForm(initial={**pool.auto_scaling, "desired_size": pool.desired_size}),
         "mode_labels": mode_labels(Mode(pool.mode), policy) if pool.mode else {},
         "changes": pool.changes.select_related("requested_by")[:10],
         **forms_given,
@@ -256,7 +265,7 @@ def scale(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Set how many machines the pool shall have."""
     pool = pool_of(request, cluster, name)
     form = ScaleForm(request.POST)
-    if attempt(form, lambda: pools.scale(actor_of(request), pool, **form.cleaned_data)):
+    if attempt(form, lambda: pools.scale(actor_of(request), pool, **form.wishes())):
         messages.success(request, _("%(name)s is being scaled.") % {"name": pool.name})
         return redirect("web:pool", cluster, name)
     return _detail(request, pool, status=400, scale_form=form)
