@@ -200,12 +200,14 @@ def test_an_isolation_module_with_known_faults(world):
 
 
 def test_an_mps_daemon_that_is_missing(world):
-    pod = world.pod(limits={MEM: 2}, more={"nodeSelector": {MODE_LABEL: "mps"}, "hostIPC": True})
-    wait_for(lambda: running(world, pod), what=lambda: f"{pod} runs")
     world.without(daemonsets()["ack-mps-control"])
-    found = world.named("mps-daemon-missing", node="gpu-03")
-    assert found.scenario == 32
-    assert pod in found.pods
+    assert world.named("mps-daemon-missing", node="gpu-03").scenario == 32
+
+
+def test_the_pods_that_have_no_mps_daemon_are_named(world):
+    node = world.node("by-hand", "mps", {MEM: 30, COUNT: 2})
+    pod = world.pod(node, {MEM: 2}, status=RUNNING, annotations=note(card0=2))
+    assert world.named("mps-daemon-missing", node=node).pods == (pod,)
 
 
 def test_an_mps_daemon_that_was_restarted(world):
