@@ -97,8 +97,10 @@ class Sight:
         if event.type != ADDED and before is not None and _counted(before) == _counted(pod):
             return False
         self.read_pod(pod)
-        # A pod that is new may complete a group that waits.
-        return finished(pod) or bool(pod["metadata"].get("deletionTimestamp")) or event.type == ADDED
+        if event.type == ADDED:
+            # A new pod takes room, but it may complete a group that waits.
+            return group_of(pod["metadata"].get("labels") or {}) is not None
+        return finished(pod) or bool(pod["metadata"].get("deletionTimestamp"))
 
     def read_pod(self, raw: Object) -> None:
         """Count a bound pod on its node."""

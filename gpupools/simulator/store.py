@@ -24,6 +24,10 @@ BORN_NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 Key = tuple[str, str]
+# Named here, since inside the class ``list`` is a method.
+Objects = list[Object]
+Named = list[tuple[str, Object]]
+Versions = list[Stored]
 
 
 def first_version(moment: datetime) -> int:
@@ -71,16 +75,16 @@ class Store:
         stored = self._objects[kind].get((namespace, name))
         return stored.object if stored else None
 
-    def list(self, kind: str, namespace: str | None = None) -> list[Object]:
+    def list(self, kind: str, namespace: str | None = None) -> Objects:
         """Return all objects of a kind (read only), of one namespace or of all, by namespace and name."""
         return [stored.object for stored in self.all_stored(kind, namespace)]
 
-    def pods_on(self, node: str) -> list[Object]:
+    def pods_on(self, node: str) -> Objects:
         """Return the pods bound to a node (read only), ordered by namespace and name."""
         pods = self._objects["Pod"]
         return [pods[key].object for key in sorted(self._on_node.get(node, ()))]
 
-    def dependents(self, uid: str) -> list[tuple[str, Object]]:
+    def dependents(self, uid: str) -> Named:
         """Return (kind, object) of everything that names ``uid`` in its ownerReferences (read only)."""
         return [(kind, self._objects[kind][key].object) for kind, key in sorted(self._owned.get(uid, ()))]
 
@@ -91,7 +95,7 @@ class Store:
             raise errors.not_found(KINDS[kind], name)
         return found
 
-    def all_stored(self, kind: str, namespace: str | None = None) -> list[Stored]:
+    def all_stored(self, kind: str, namespace: str | None = None) -> Versions:
         """Return the stored versions of a kind, ordered by namespace and name."""
         objects = self._objects[kind]
         if not namespace:
