@@ -250,8 +250,13 @@ def _by_machine(route: _Route, batch: int, *, first: Sequence[Step]) -> Iterator
     yield route.verify()
 
 
+def counted(count: int) -> str:
+    """Say how many nodes."""
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
 def _count(nodes: Sequence[str]) -> str:
-    return "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"
+    return counted(len(nodes))
 
 
 def expected(steps: Sequence[Step], measured: Callable[[str], int | None]) -> tuple[Step, ...]:

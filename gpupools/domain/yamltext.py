@@ -20,6 +20,7 @@ _CORE_TAGS = {
     "tag:yaml.org,2002:int",
     "tag:yaml.org,2002:float",
 }
+_KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
 _BOOLEANS = {"true", "True", "TRUE", "false", "False", "FALSE"}
 
 
@@ -151,7 +152,7 @@ def load(text: str, *, max_bytes: int, field: str = "yaml") -> dict[str, Any]:
             found=str(error)[:80],
         ) from None  # fmt: skip
     if not isinstance(value, dict):
-        kind = "nothing" if value is None else type(value).__name__
+        kind = "nothing" if value is None else _KINDS.get(type(value), "a single value")
         raise Invalid.field(
             field,
             "This is not a Kubernetes object: the YAML must be a mapping with apiVersion and kind.",

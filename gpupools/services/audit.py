@@ -62,6 +62,7 @@ ACTIONS: dict[str, str] = {
     "user.revoke": "Revoked a role",
     "session.sign_in": "Signed in",
     "session.sign_out": "Signed out",
+    "session.refused": "Refused a sign-in",
 }
 
 # Keys that only ever name a secret; a caller that passes one has a bug that must not reach the table.

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from django.db.models import F
 from django.utils import timezone
 
+from gpupools.domain import routes
 from gpupools.domain.changes import Move, State
 from gpupools.domain.routes import Way
 from gpupools.errors import Unreachable
@@ -169,7 +170,7 @@ def push_uncordon(push: Push) -> Outcome:
         for node in closed[:BATCH]:
             kubernetes.cordon(node.name, unschedulable=False, op_id=str(push.op_id))
     if closed:
-        return Again(0.0, detail=f"Uncordoning {len(closed)} nodes.")
+        return Again(0.0, detail=f"Uncordoning {routes.counted(len(closed))}.")
     return Done("Uncordoned.", lambda: _forget_cordons(change))
 
 

@@ -76,7 +76,7 @@ def _secure(site: Site) -> Waiting | None:
         return None
     for node in still_open[:BATCH]:
         _set_cordon(site, node, unschedulable=True)
-    return Waiting(f"Cordoning {len(still_open)} of {len(leaving)} nodes.", 0.0)
+    return Waiting(f"Cordoning {len(still_open)} of {routes.counted(len(leaving))}.", 0.0)
 
 
 def _cordoned(site: Site) -> str:
@@ -128,7 +128,7 @@ def write_labels(site: Site) -> Result:
         return write_pool(site, [node for node in site.nodes if site.due(node)], update_nodes=True)
     unwritten = [node for node in site.nodes if site.due(node) or site.is_strange(node) or _must_leave(site, node)]
     if not unwritten:
-        return Finished(f"{len(site.nodes)} nodes carry the labels.")
+        return Finished(f"The labels are on {routes.counted(len(site.nodes))}.")
     if waiting := not_ready_for_labels(site):
         return waiting
     for node in unwritten[:BATCH]:
@@ -177,7 +177,7 @@ def write_pool(site: Site, unwritten: Sequence[GpuNode], *, update_nodes: bool) 
             return site.wait(f"The labels have not reached {names(unwritten)} yet.", LABELS)
         if not update_nodes:
             return Finished("The pool carries the labels; its nodes get them when they join it again.")
-        return Finished(f"The pool and its {len(site.seen.nodes)} nodes carry the labels.")
+        return Finished(f"The pool and its {routes.counted(len(site.seen.nodes))} carry the labels.")
     if not unwritten and carries(facts.labels, mode_labels(site.mode, site.policy)):
         return Finished("The pool carries the labels already.")
     if update_nodes and (waiting := not_ready_for_labels(site)):
@@ -219,7 +219,7 @@ def wait_daemon(site: Site) -> Result:
     }
     lacking = [node for node in site.nodes if node.name not in ready]
     if not lacking:
-        return Finished(f"The MPS daemon is ready on {len(site.nodes)} nodes.")
+        return Finished(f"The MPS daemon is ready on {routes.counted(len(site.nodes))}.")
     return site.wait(f"The MPS daemon is not ready on {names(lacking)}.", DAEMON)
 
 
@@ -227,7 +227,7 @@ def wait_resources(site: Site) -> Result:
     """Wait until every node reports the new mode's resources and nothing of the others."""
     lacking = _lacking(site)
     if not lacking:
-        return Finished(f"{len(site.nodes)} nodes report what their mode stands for.")
+        return Finished(f"What the mode stands for is reported by {routes.counted(len(site.nodes))}.")
     return site.wait(lacking, RESOURCES)
 
 
@@ -273,8 +273,8 @@ def verify(site: Site) -> Result:
     if waited.exists() and (lacking := _lacking(site)):
         return site.wait(lacking, VERIFICATION)
     if site.step.is_rollback:
-        return Finished(f"{len(site.nodes)} nodes are as they were before.")
-    return Finished(f"{site.home.name} and its {len(site.nodes)} nodes are {site.mode.value}.")
+        return Finished(f"As before again: {routes.counted(len(site.nodes))}.")
+    return Finished(f"{site.home.name} and its {routes.counted(len(site.nodes))} are {site.mode.value}.")
 
 
 STEPS: Final[Mapping[str, Callable[[Site], Result]]] = {

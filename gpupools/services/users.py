@@ -14,7 +14,7 @@ from gpupools.domain.labels import value_problem
 from gpupools.errors import Conflict, FieldError, Invalid
 from gpupools.models import Cluster, Grant, Role, User
 from gpupools.services import audit
-from gpupools.services.access import Actor
+from gpupools.services.access import SYSTEM, Actor
 
 _ALPHABET = string.ascii_letters + string.digits
 LONGEST_NAME = 150
@@ -135,6 +135,16 @@ def signed_in(actor: Actor) -> None:
     """Write down that the actor signed in."""
     if actor.user is not None:
         audit.record(actor, "session.sign_in", actor.user)
+
+
+@transaction.atomic
+def not_signed_in(name: str) -> None:
+    """Write down that somebody tried to sign in and was not let in.
+
+    A name that is no account's is not kept: people type their password into the wrong field.
+    """
+    user = User.objects.filter(username__iexact=name.strip()[:LONGEST_NAME]).first()
+    audit.record(SYSTEM, "session.refused", user or audit.Named("user", "", "a name that no account has"))
 
 
 @transaction.atomic

@@ -36,6 +36,7 @@ class ConsoleForm(forms.Form):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kwargs.setdefault("label_suffix", "")
         super().__init__(*args, **kwargs)
+        self.bad_rows: dict[str, set[str]] = {}
         for field in self.fields.values():
             wanted = next(css for kind, css in _CLASSES if isinstance(field.widget, kind))
             own = field.widget.attrs.get("class", "")
@@ -52,6 +53,9 @@ class ConsoleForm(forms.Form):
             field = self._field_of(each)
             where = "" if field is None or field.replace("_", ".") == each.field.replace("_", ".") else each.field
             self.add_error(field, _sentence(each, where))
+            if field is not None and (inside := _inside(where)):
+                place = _PLACE.fullmatch(inside)
+                self.bad_rows.setdefault(field, set()).add(str(int(place[1]) + 1) if place else inside)
         if not error.errors:
             self.add_error(None, error.message)
 
@@ -61,10 +65,20 @@ class ConsoleForm(forms.Form):
         return next((name for name in candidates if name in self.fields), None)
 
 
+_PLACE = re.compile(r"([0-9]+)(?:\.([a-z]+))?")
+
+
+def _inside(path: str) -> str:
+    return "".join(re.split(r"[.:]", path, maxsplit=1)[1:])
+
+
 def _sentence(error: FieldError, where: str) -> str:
     # A path inside a field says which label or which line; the field's own name would only be said twice.
-    inside = re.split(r"[.:]", where, maxsplit=1)[1:]
-    text = f"{inside[0]}: {error.message}" if inside else error.message
+    inside = _inside(where)
+    if place := _PLACE.fullmatch(inside):
+        # A list counts from 0 and a person from 1.
+        inside = _("Row %(number)s") % {"number": int(place[1]) + 1} + (f", {place[2]}" if place[2] else "")
+    text = f"{inside}: {error.message}" if inside else error.message
     if error.found and error.found not in text:
         text += " " + _("Found: %(found)s.") % {"found": error.found}
     if error.allowed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -107,18 +107,17 @@ def instant(value: datetime | str | float | None) -> datetime | None:
     return datetime.fromtimestamp(value, UTC)
 
 
+_UNITS = (("s", 1, 60), ("min", 60, 3600), ("h", 3600, 86400), ("d", 86400, float("inf")))
+
+
 def age(moment: datetime, now: datetime) -> str:
     """Say an age in the largest whole unit; static/js/ages.js says it the same way."""
     seconds = int((now - moment).total_seconds())
     ahead, seconds = seconds < 0, abs(seconds)
-    if seconds < 60:
-        amount = words.say("age.s", count=seconds)
-    elif seconds < 3600:
-        amount = words.say("age.min", count=seconds // 60)
-    elif seconds < 86400:
-        amount = words.say("age.h", count=seconds // 3600)
-    else:
-        amount = words.say("age.d", count=seconds // 86400)
+    unit, size = next((unit, size) for unit, size, end in _UNITS if seconds < end)
+    # What was set to 90 days is still called that a moment later.
+    count = (seconds + size // 20) // size if ahead else seconds // size
+    amount = words.say(f"age.{unit}", count=count)
     return words.say("age.ahead" if ahead else "age.ago", amount=amount)
 
 
@@ -143,6 +142,12 @@ def mode(value: object, policy: object = "", short: str = "") -> SafeString:
         facts.code,
         name,
     )
+
+
+@register.simple_tag
+def bad_rows(field: Any) -> Collection[str]:
+    """Return which rows of keys and values have an error: by key, or by their number where keys may repeat."""
+    return field.form.bad_rows.get(field.name, ())
 
 
 @register.filter

@@ -215,6 +215,7 @@ SCRIPT_ONLY: dict[str, str | Promise] = {
     "panel.drift": _("%(key)s is %(found)s%(by)s; the pool wants %(wanted)s"),
     "panel.absent": _("not there"),
     "panel.gone": _("This node is gone."),
+    "copy.done": _("Copied"),
     "log.following": _("following"),
     "log.paused": _("paused"),
     "log.failed": _("The log could not be read: %(reason)s"),

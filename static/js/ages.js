@@ -12,11 +12,13 @@ export const now = () => Date.now() - skewMs;
 export function age(instantMs, atMs = now()) {
   const total = Math.trunc((atMs - instantMs) / 1000);
   const seconds = Math.abs(total);
+  // What was set to 90 days is still called that a moment later.
+  const round = (count) => Math.floor(total < 0 ? count + 0.05 : count);
   let amount;
   if (seconds < 60) amount = say("age.s", { count: seconds });
-  else if (seconds < 3600) amount = say("age.min", { count: Math.floor(seconds / 60) });
-  else if (seconds < 86400) amount = say("age.h", { count: Math.floor(seconds / 3600) });
-  else amount = say("age.d", { count: Math.floor(seconds / 86400) });
+  else if (seconds < 3600) amount = say("age.min", { count: round(seconds / 60) });
+  else if (seconds < 86400) amount = say("age.h", { count: round(seconds / 3600) });
+  else amount = say("age.d", { count: round(seconds / 86400) });
   return say(total < 0 ? "age.ahead" : "age.ago", { amount });
 }
 

@@ -2,6 +2,7 @@
 // the server. Everything here is a comfort: the pages work without it, only not by themselves.
 import { startAges, tellAll } from "./ages.js";
 import { morph } from "./morph.js";
+import { say } from "./words.js";
 
 // ---- menus and the drawer
 function startMenus() {
@@ -97,6 +98,18 @@ function startChoices() {
   for (const button of document.querySelectorAll("[data-hide-with-script]")) button.hidden = true;
 }
 
+// ---- what is shown once can be copied; browsers allow it over HTTPS and on this machine only
+function startCopies() {
+  if (!navigator.clipboard) return;
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.querySelector("span").textContent = say("copy.done");
+    });
+  }
+}
+
 // ---- a long text outlives a session that ended, a reload and a click beside; it stays in this tab
 function startDrafts() {
   for (const sent of document.querySelectorAll("[data-forget-draft]")) sessionStorage.removeItem(`draft:${sent.dataset.forgetDraft}`);
@@ -171,5 +184,6 @@ startRows();
 startEditors();
 startChoices();
 startDrafts();
+startCopies();
 startRefresh();
 document.querySelector("[data-focus-first]")?.focus();

@@ -179,3 +179,9 @@ def test_a_pods_name_cannot_break_out_of_the_drawing() -> None:
 def test_an_age_is_in_the_largest_whole_unit(seconds: int, said: str) -> None:
     now = datetime(2026, 11, 30, 12, tzinfo=UTC)
     assert age(now - timedelta(seconds=seconds), now) == said
+
+
+def test_what_was_set_to_ninety_days_is_called_that_a_moment_later() -> None:
+    now = datetime(2026, 11, 30, 12, tzinfo=UTC)
+    assert age(now + timedelta(days=90, seconds=-5), now) == "in 90 d"
+    assert age(now - timedelta(days=89, hours=23), now) == "89 d ago", "what is past is never rounded up"

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from gpupools.models import Role
+from gpupools.models import Role, Submission
+from gpupools.services.access import Actor
 from tests.domain.builders import a_node
 from tests.services.builders import a_cluster, an_actor
 from tests.services.showing import show
@@ -194,3 +195,16 @@ def test_pods_that_one_may_not_see_are_counted_where_they_hold_cards(narrow: Cli
     text = Page(narrow.get("/c/lab/nodes/n-cgpu/").content.decode()).text
     assert "1 pod of another namespace holds cards here." in text
     assert "No pod runs here." not in text
+
+
+def test_a_pod_leads_to_the_job_that_was_submitted_here_and_a_waiting_one_has_no_log_yet(
+    visitor: Visitor, lab: Lab, people: dict[Role | None, Actor]
+) -> None:
+    user = people[Role.OPERATOR].user
+    assert user is not None
+    made = Submission.objects.create(
+        cluster=lab.cluster, kind="Job", namespace="default", name="bert", yaml="", manifest={},
+        state=Submission.State.SUBMITTED, submitted_by=user, submitted_at=lab.cluster.created_at,
+    )  # fmt: skip
+    page = Page(visitor(Role.VIEWER).get("/c/lab/pods/default/bert/").content.decode())
+    assert f"/c/lab/jobs/{made.pk}/" in [each.get("href") for each in page.all("a")]

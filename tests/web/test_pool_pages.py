@@ -217,3 +217,43 @@ def test_nodes_of_acks_pools_are_not_offered_on_plain_kubernetes(visitor: Visito
     page = Page(visitor(Role.OPERATOR).get("/c/lab/create-node-pool/").content.decode())
     assert [attrs["value"] for attrs in page.all("input", name="node_names")] == ["free"]
     assert "1 node belongs to a node pool of ACK" in page.text
+
+
+def test_what_is_wrong_with_a_new_pool_is_said_all_at_once_and_where(visitor: Visitor, on_ack: Cluster) -> None:
+    typed = wish(desired_size="", instance_types=[], labels_key=["team", "bad key!"], labels_value=["vision", "x"])
+    errors = visitor(Role.OPERATOR).post("/c/cloud/create-node-pool/", typed).context["form"].errors
+    assert "Say how many nodes" in errors["desired_size"][0], "an empty field is not 0"
+    assert "Choose at least one instance type" in errors["instance_types"][0]
+    answer = visitor(Role.OPERATOR).post(
+        "/c/cloud/create-node-pool/",
+        wish(labels_key=["team", "bad key!"], labels_value=["vision", "x"], vswitch_ids="vsw-1 <script>",
+             taints_key="bad key!", taints_value="", taints_effect="NoSchedule"),
+    )  # fmt: skip
+    errors = answer.context["form"].errors
+    assert "not the id of a vSwitch" in errors["vswitch_ids"][0]
+    assert errors["taints"][0].startswith("Row 1, key: ")
+    page = Page(answer.content.decode())
+    assert len(page.all("div", class_="row-edit is-wrong")) == 1, "only the row with the bad key is red"
+    assert len(page.all("div", class_="row-edit taint is-wrong")) == 1
+    assert not NodePool.objects.exists()
+
+
+def test_an_open_change_is_told_before_any_form(visitor: Visitor, lab: Lab) -> None:
+    asked = {"target_mode": "share", "target_policy": "binpack", "holders": "wait", "reason": "Less isolation."}
+    address = "/c/lab/node-pools/cgpu/change-mode/"
+    assert visitor(Role.OPERATOR).post(address, asked).status_code == 302
+    for page_address in (address, "/c/lab/node-pools/cgpu/delete/"):
+        page = Page(visitor(Role.OPERATOR).get(page_address).content.decode())
+        assert "A change to share holds this pool" in page.text
+        assert not page.all("button", class_="btn btn-danger")
+        assert not page.all("input", name="target_mode")
+    page = Page(visitor(Role.OPERATOR).get("/c/lab/node-pools/cgpu/").content.decode())
+    assert "/c/lab/node-pools/cgpu/delete/" not in [each.get("href") for each in page.all("a")]
+
+
+def test_pools_that_are_gone_are_listed_on_demand_only(visitor: Visitor, lab: Lab) -> None:
+    a_pool(lab.cluster, "formerly", state=NodePool.State.GONE)
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/").content.decode())
+    assert "formerly" not in page.text
+    assert "1 pool is gone from the cluster." in page.text
+    assert "formerly" in Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?gone=yes").content.decode()).text

@@ -95,3 +95,18 @@ def test_another_session_ends_with_the_password(visitor: Visitor, people: dict[R
     new = "a quite different passphrase"
     browser.post("/password/", {"old": PASSWORD, "password": new, "again": new})
     assert other.get("/audit/").status_code == 302
+
+
+def test_a_sign_in_that_is_refused_is_in_the_audit_and_a_mistyped_name_is_not(
+    people: dict[Role | None, Actor],
+) -> None:
+    for name in ("the-viewer", "my-password-by-mistake"):
+        assert Client().post("/sign-in/", {"username": name, "password": "wrong"}).status_code == 400
+    labels = list(AuditEntry.objects.filter(action="session.refused").values_list("object_label", flat=True))
+    assert sorted(labels) == ["a name that no account has", "the-viewer"]
+
+
+def test_an_action_that_nobody_knows_is_shown_as_the_filter_that_it_is(visitor: Visitor) -> None:
+    page = Page(visitor(Role.ADMIN).get("/audit/?action=no.such").content.decode())
+    assert "no.such" in page.text
+    assert "Nothing matches" in page.text

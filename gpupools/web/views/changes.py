@@ -155,8 +155,10 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
     if made:
         messages.success(request, made.rule or _("The change is asked for. A second person must decide on it."))
         return redirect("web:change", made.pk)
-    flight = _flight(actor, pool, form)
+    holding = pool.changes.filter(state__in=OPEN_STATES).first()
+    flight = None if holding else _flight(actor, pool, form)
     context = {
+        "holding": holding,
         "nav": "pools",
         "pool": pool,
         "form": form,

@@ -7,8 +7,11 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
+from gpupools.domain.gpus import Pod
 from gpupools.errors import ConsoleError, Missing
+from gpupools.models import Cluster, Submission
 from gpupools.services import pods
+from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, status_of
 from gpupools.web.lines import Fresh
 from gpupools.web.paging import page_of
@@ -87,12 +90,20 @@ def detail(request: HttpRequest, cluster: str, namespace: str, name: str) -> Htt
         "pod": row.pod,
         "log": log,
         "trouble": trouble,
+        "submission": _submission_of(actor, here, row.pod),
         "container": container,
         "tail": _tail(request),
         "tails": TAILS,
         "fresh": Fresh(listing.taken_at),
     }
     return show(request, "pod.html", context)
+
+
+def _submission_of(actor: Actor, here: Cluster, pod: Pod) -> Submission | None:
+    """Return what was submitted here that a pod belongs to: its Job, or itself."""
+    kind, name = (pod.owner_kind, pod.owner_name) if pod.owner_kind else ("Pod", pod.name)
+    every = Submission.objects.visible_to(actor).filter(cluster=here, kind=kind, namespace=pod.namespace, name=name)
+    return every.order_by("-pk").first()
 
 
 @require_safe

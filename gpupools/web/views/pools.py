@@ -91,9 +91,21 @@ class PoolForm(ConsoleForm):
         help_text=gettext_lazy("Needed when a chosen node is in another mode: an administrator must approve."),
     )
 
-    def __init__(self, *args: Any, free: list[Any], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, free: list[Any], makes_machines: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self.makes_machines = makes_machines
         self.fields["node_names"].choices = [(line.facts.name, line.facts.name) for line in free]
+
+    def clean(self) -> None:
+        """Say together with everything else what the service would only say once the rest is right."""
+        typed = self.cleaned_data
+        if not self.makes_machines:
+            return
+        if "desired_size" in typed and typed["desired_size"] is None:
+            self.add_error("desired_size", _("Say how many nodes; 0 makes an empty pool."))
+        if not typed.get("instance_types") and not typed.get("other_types"):
+            message = _("Choose at least one instance type: ACK makes the machines of this pool.")
+            self.add_error("instance_types", message)
 
     def wishes(self, cluster: Cluster) -> dict[str, Any]:
         """Return what the service asks for: only what means something for this provider and mode."""
@@ -102,7 +114,7 @@ class PoolForm(ConsoleForm):
         here["policy"] = typed["policy"] if MODES[Mode(typed["mode"])].shared else None
         if cluster.provider == Cluster.Provider.ACK:
             here["instance_types"] = [*typed["instance_types"], *typed["other_types"]]
-            here["desired_size"] = typed["desired_size"] or 0
+            here["desired_size"] = typed["desired_size"]
             here["vswitch_ids"] = typed["vswitch_ids"]
         else:
             here["node_names"] = typed["node_names"]
@@ -175,9 +187,20 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     actor, here = actor_of(request), cluster_of(request, cluster)
     listing = nodes.listing(actor, here)
     known = listing.taken_at is not None
-    lines = pool_lines(NodePool.objects.filter(cluster=here), here, node_lines(actor, here, listing), known=known)
+    every = NodePool.objects.filter(cluster=here)
+    with_gone = "gone" in request.GET
+    shown = every if with_gone else every.exclude(state=NodePool.State.GONE)
+    lines = pool_lines(shown, here, node_lines(actor, here, listing), known=known)
     loose = sum(facts.node.is_gpu and not facts.pool for facts in listing.rows)
-    context = {"nav": "pools", "lines": lines, "fresh": Fresh(listing.taken_at), "loose": loose, "known": known}
+    context = {
+        "nav": "pools",
+        "lines": lines,
+        "fresh": Fresh(listing.taken_at),
+        "loose": loose,
+        "known": known,
+        "gone": every.filter(state=NodePool.State.GONE).count(),
+        "with_gone": with_gone,
+    }
     return show(request, "pools.html", context)
 
 
@@ -191,7 +214,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     if here.provider == Cluster.Provider.KUBERNETES:
         loose = [line for line in node_lines(actor, here, nodes.listing(actor, here)) if not line.facts.pool]
         free = [line for line in loose if ACK_POOL_LABEL not in line.facts.node.labels]
-    form = PoolForm(request.POST or None, free=free)
+    form = PoolForm(request.POST or None, free=free, makes_machines=here.provider == Cluster.Provider.ACK)
     if request.method == "POST":
         made = attempt(form, lambda: pools.create(actor, here, **form.wishes(here)))
         if made:

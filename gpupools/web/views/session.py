@@ -78,6 +78,8 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         login(request, form.get_user())
         users.signed_in(Actor(form.get_user()))
         return redirect(following)
+    if form.is_bound:
+        users.not_signed_in(request.POST.get("username", ""))
     context = {"form": form, "next": following, "signed_out": "signed-out" in request.GET}
     return show(request, "sign_in.html", context, status=400 if form.is_bound else 200)
 
