@@ -12,7 +12,7 @@ from gpupools.models import AuditEntry, ChangeStep, Cluster, ModeChange, NodePoo
 from gpupools.services import changes, pools
 from gpupools.services.access import Actor
 from tests.services import driving
-from tests.services.driving import connected, drive, opened, reaches, settle, until
+from tests.services.driving import connected, drive, opened, reaches, run_one, settle, until
 from tests.services.test_carrying import approved, gpu_nodes, nodes_of, reported, start_pod
 from tests.simulator.harness import SimulatorProcess
 
@@ -247,3 +247,50 @@ def test_a_node_moves_into_a_pool_of_another_mode_and_back(
     node = nodes_of(cluster)["gpu-02"]
     assert (node.labels[MODE], node.labels[POOL]) == ("default", "shared")
     assert not Push.objects.filter(state=Push.State.FAILED).exists()
+
+
+def test_a_worker_that_dies_between_any_two_runs_of_the_way_back_costs_nothing(
+    operator: Actor, admin: Actor, cluster: Cluster, pool: NodePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every run is done twice: once by a worker that dies before it can write what became of it, once for good."""
+    without_installer(cluster)
+    change = approved(operator, admin, pool, "cgpu")
+    fail_at(change, "wait_resources")
+    changes.roll_back(operator, change, reason="back")
+
+    class Killed(BaseException):
+        pass
+
+    def dies(push: Push, outcome: object) -> None:
+        raise Killed
+
+    def is_back_after_one_more_death() -> bool:
+        with monkeypatch.context() as dying:
+            dying.setattr("gpupools.services.pushes._settle", dies)
+            try:
+                run_one()
+            except Killed:
+                Push.objects.filter(state=Push.State.QUEUED).update(lease_until=None)  # it runs out in time
+        run_one()
+        return reaches(change, State.ROLLED_BACK)()
+
+    until(is_back_after_one_more_death, what="a change rolled back")
+    nodes = nodes_of(cluster)
+    assert [nodes[name].labels[MODE] for name in NODES] == ["default", "default"]
+    assert not any(nodes[name].unschedulable for name in NODES)
+    steps = change.steps.filter(is_rollback=True)
+    assert AuditEntry.objects.filter(action="change.step").count() == change.steps.filter(state="done").count()
+    assert {step.state for step in steps} == {ChangeStep.State.DONE}
+
+
+def test_a_node_that_goes_to_core_mem_is_added_again_by_hand(
+    operator: Actor, admin: Actor, cluster: Cluster, pool: NodePool
+) -> None:
+    change = approved(operator, admin, pool, "core_mem")
+    drive(lambda: change.steps.filter(kind="readd", state="running").exists(), what="a step for a person")
+    change.refresh_from_db()
+    assert nodes_of(cluster)["gpu-01"].labels[MODE] == "default", "nothing is written before"
+    changes.confirm(operator, change, reason="both were reinstalled")
+    drive(reaches(change, State.APPLIED), what="an applied change")
+    assert "still has the identity that it had before" in change.steps.get(kind="readd").detail
+    assert nodes_of(cluster)["gpu-01"].allocatable["aliyun.com/gpu-core.percentage"] > 0
