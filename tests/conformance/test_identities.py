@@ -10,8 +10,6 @@ ACCESS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 RULES = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
-pytestmark = pytest.mark.needs("identities")
-
 
 def allowed(server: Server, verb: str, resource: str, group: str = "", **more: str) -> bool:
     asked = {"verb": verb, "resource": resource, "group": group, **more}
@@ -20,9 +18,15 @@ def allowed(server: Server, verb: str, resource: str, group: str = "", **more: s
 
 @pytest.mark.parametrize("token", ["", "Bearer nobody", "Basic YTpi"])
 def test_a_stranger_is_unauthorized(server: Server, token: str) -> None:
+    if server.api.configuration.cert_file:
+        pytest.skip("whoever connects with this kubeconfig's certificate is no stranger")
     headers = {"Authorization": token} if token else {}
     pool = server.api.rest_client.pool_manager
     answer = pool.request("GET", f"{server.api.configuration.host}/api/v1/nodes", headers=headers, retries=False)
+    if answer.status == 403 and not token.startswith("Bearer"):
+        # A server that knows a name for those who have none.
+        assert 'User "system:anonymous" cannot list resource "nodes"' in answer.json()["message"]
+        return
     assert answer.status == 401
     assert answer.json() == {
         "kind": "Status",
