@@ -89,7 +89,7 @@ class Writer:
             return Response(presenter.one(stored), 201, headers=headers)
         if kind in _NEVER_BLIND and not meta.get("resourceVersion"):
             cause = Cause(
-                "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0x0: must be specified for an update"
+                "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
             )
             raise invalid(target.row, target.name, [cause])
         stored = self._update(request, target, obj, request.manager)
