@@ -17,6 +17,7 @@ from gpupools.clusters.port import Connection
 from gpupools.domain import allocation
 from gpupools.domain.diagnosis import Diagnosis, Difference, Scene, diagnose
 from gpupools.domain.modes import MODE_LABEL
+from gpupools.errors import Refused
 
 MEM, COUNT, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-count", "aliyun.com/gpu-core.percentage"
 WHOLE, TOPOLOGY = "nvidia.com/gpu", "aliyun.com/gpu"
@@ -184,7 +185,11 @@ class World:
         self._undo.callback(self._gone, one)
 
     def _gone(self, path: str) -> None:
-        self._channel.request("DELETE", path, body={"gracePeriodSeconds": 0})
+        try:
+            self._channel.request("DELETE", path, body={"gracePeriodSeconds": 0})
+        except Refused as error:
+            if error.code != "not-found":  # the test, or the cluster, was faster
+                raise
 
     def scene(
         self,
