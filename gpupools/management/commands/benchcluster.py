@@ -39,6 +39,10 @@ class Command(BaseCommand):
             bar = f"bar {'at most' if result.at_most else 'at least'} {result.bar:g}"
             met = "met" if result.met else "MISSED"
             self.stdout.write(
-                f"{result.name:<46}{result.value:>10,.2f} {result.unit:<8}{bar:<20}{met:<8}"
-                f"{result.wall_seconds:>8.2f} s wall {result.cpu_seconds:>8.2f} s CPU"
+                f"{result.name:<46}{result.value:>10,.2f} {result.unit:<11}{bar:<20}{met:<8}"
+                f"{result.wall_seconds:>8.2f} s wall {result.cpu_seconds:>8.2f} s CPU{_pace(result.per_wall_second)}"
             )
+
+
+def _pace(per_second: float | None) -> str:
+    return f" {per_second:>8,.0f}/s by the clock" if per_second else ""
