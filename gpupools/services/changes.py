@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from gpupools.domain import plans
-from gpupools.domain.changes import Move, State, next_state
+from gpupools.domain.changes import Move, State
 from gpupools.domain.modes import Mode
 from gpupools.domain.plans import policy_of
 from gpupools.domain.routes import Way
@@ -27,7 +27,7 @@ from gpupools.services.access import SYSTEM, Actor
 from gpupools.services.changefacts import Seen
 from gpupools.services.changerules import Wish
 from gpupools.services.courses import abandon, confirm, pause, retry, roll_back
-from gpupools.services.moves import move
+from gpupools.services.moves import check, move
 from gpupools.services.poolspecs import unlike
 
 __all__ = [
@@ -179,7 +179,7 @@ def approve(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     change is not pending any more, or when something moved since the request: then it lapses.
     """
     reason = changerules.check_may_decide(actor, change, reason)
-    next_state(State(change.state), Move.APPROVE)
+    check(change, Move.APPROVE)
     now = timezone.now()
     if change.expires_at <= now:
         _expire(change)

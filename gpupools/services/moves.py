@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from gpupools.domain.changes import OPEN, Move, State, next_state
 from gpupools.errors import Conflict
-from gpupools.models import ModeChange, PoolHold
+from gpupools.models import AuditEntry, ModeChange, PoolHold
 from gpupools.services import audit, bell
 from gpupools.services.access import Actor
 
@@ -33,6 +33,21 @@ ACTIONS: Final = {
 }
 
 
+def check(change: ModeChange, made: Move) -> State:
+    """Return where a move leads, or refuse it with the state that the change is in and who moved it there."""
+    try:
+        return next_state(State(change.state), made)
+    except Conflict as error:
+        who = _last_mover(change)
+        said = f"{error.message} {who} moved it there." if who else error.message
+        raise Conflict(said, code=error.code, state=change.state, move=made.value, moved_by=who) from None
+
+
+def _last_mover(change: ModeChange) -> str:
+    moves = AuditEntry.objects.filter(object_type="modechange", object_id=str(change.pk), action__in=ACTIONS.values())
+    return moves.order_by("-pk").values_list("actor_name", flat=True).first() or ""
+
+
 def move(change: ModeChange, made: Move, actor: Actor, *, note: str = "", **fields: object) -> None:
     """Make a move; must be called inside a transaction, and refreshes the row.
 
@@ -40,12 +55,20 @@ def move(change: ModeChange, made: Move, actor: Actor, *, note: str = "", **fiel
     ``illegal-move``), or when somebody else has moved it since (code ``stale``).
     """
     before = State(change.state)
-    after = next_state(before, made)
+    after = check(change, made)
     if after not in OPEN:
         fields["finished_at"] = timezone.now()
     moved = ModeChange.objects.filter(pk=change.pk, state=before.value).update(state=after.value, note=note, **fields)
     if not moved:
-        raise Conflict("This change was moved on by somebody else meanwhile.", code="stale", change=change.pk)
+        now = ModeChange.objects.filter(pk=change.pk).values_list("state", flat=True).first() or "gone"
+        who = _last_mover(change)
+        raise Conflict(
+            f"This change was moved on meanwhile{f' by {who}' if who else ''}: it is {now.replace('_', ' ')} now.",
+            code="stale",
+            change=change.pk,
+            state=now,
+            moved_by=who,
+        )
     if after not in OPEN:
         PoolHold.objects.filter(change=change).delete()
     change.refresh_from_db()

@@ -176,3 +176,16 @@ def test_only_the_requester_withdraws(operator: Actor, admin: Actor, pool: NodeP
 def test_an_approved_change_can_be_withdrawn_before_it_starts(operator: Actor, admin: Actor, pool: NodePool) -> None:
     change = changes.approve(admin, asked(operator, pool), reason="agreed")
     assert changes.withdraw(operator, change).state == State.WITHDRAWN
+
+
+def test_a_refused_move_says_the_state_and_who_moved_it_there(operator: Actor, admin: Actor, pool: NodePool) -> None:
+    change = asked(operator, pool)
+    held = ModeChange.objects.get(pk=change.pk)  # as another administrator has it before them
+    changes.reject(admin, change, reason="not now")
+    with pytest.raises(Conflict) as refused:
+        changes.approve(admin, change, reason="yes, now")
+    assert refused.value.message == f"Cannot approve: the change is rejected. {admin.name} moved it there."
+    with pytest.raises(Conflict) as late:
+        changes.approve(admin, held, reason="yes, now")
+    assert late.value.message == f"This change was moved on meanwhile by {admin.name}: it is rejected now."
+    assert (late.value.data["state"], late.value.data["moved_by"]) == ("rejected", admin.name)
