@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import combinations, product
+
 import msgspec
 import pytest
 
@@ -70,6 +72,13 @@ def with_port(number, **limits):
             ("device", CARDS, MEM, 5, 17, 14, False),
         ),
         (a_node(mode="core_mem"), [], an_ask(mem=4), ("mode", BOTH, "", 0, 0, 0, True)),
+        (a_node(mode="core_mem", resources={CORE: 1}), [], an_ask(mem=4), ("mode", BOTH, "", 0, 0, 0, True)),
+        (
+            a_node(mode="core_mem", cards=2),
+            [a_pod(f"p{n}", mem=12, core=60, at={n: 12}, core_at={n: 60}) for n in range(2)],
+            an_ask(mem=5, core=50),
+            ("device", CARDS, MEM, 5, 6, 3, False),
+        ),
         (a_node(mode="core_mem"), [], an_ask(core=5),
          ("mode", f"reqeust resources must include {MEM}", "", 0, 0, 0, True)),
         (
@@ -207,12 +216,21 @@ def plain(name, **resources):
         ({"cpu": 1000, "memory": 3}, 0),
         ({"cpu": 1001, "memory": 4}, 12),
         ({"cpu": 2000, "memory": 6}, 50),
+        ({"cpu": 1500, "memory": 9}, 49),  # 33 and 66, though a third and two thirds are one
     ],
 )
 def test_a_pod_without_cards_goes_where_most_stays_free(resources, score):
     ask = an_ask(container(cpu=1000, memory=3))
     (verdict,) = preview(ask, node_states([plain("n", **resources)], [])).verdicts
     assert verdict.score == score
+
+
+def test_what_a_pod_does_not_ask_for_stays_free_but_not_less_than_nothing():
+    ask = an_ask(cpu=1000)
+    states = node_states([plain("n", cpu=4000, memory=10), plain("m", cpu=4000, memory=1)], [])
+    assert [verdict.score for verdict in preview(ask, states).verdicts] == [87, 87]
+    over = node_states([plain("n1", cpu=4000, memory=10)], [a_pod("p", container(memory=12))])
+    assert preview(ask, over).verdicts[0].score == 75 // 2
 
 
 def test_a_resource_that_a_node_does_not_report_scores_nothing():
@@ -376,6 +394,55 @@ def test_a_very_large_group_takes_the_largest_nodes_and_hosts_first():
     assert {each.chosen for each in seen} <= {node.name for number, node in enumerate(nodes) if number % 2}
 
 
+def test_a_part_of_a_pod_is_no_seat():
+    assert {each.chosen for each in sequence(of_group(5, 3), 5, topology_nodes(a=8, b=8))} == {None}
+    nodes = [a_node(name, mode="topology", cards=8, resources={"cpu": 5000}) for name in "abc"]
+    ask = an_ask(topology=1, cpu=1500, labels={GROUP: "g", REPLICA: "10"})
+    assert {each.chosen for each in sequence(ask, 10, node_states(nodes, []))} == {None}
+
+
+@pytest.mark.parametrize("busy", [[a_pod("x", cpu=2000), a_pod("y", cpu=2000)], [a_pod(n, on="n1") for n in "wxyz"]])
+def test_the_room_that_other_pods_leave_counts(busy):
+    node = a_node(mode="topology", cards=8, resources={"cpu": 6000, "pods": 6})
+    labels = {GROUP: "g", REPLICA: "3"}
+    seen = sequence(an_ask(topology=1, cpu=1000, labels=labels), 3, node_states([node], busy))
+    assert {each.chosen for each in seen} == {None}
+    labels = {GROUP: "g", REPLICA: "2"}
+    seen = sequence(an_ask(topology=1, cpu=1000, labels=labels), 2, node_states([node], busy))
+    assert {each.chosen for each in seen} == {"n1"}
+
+
+def test_the_node_with_the_fewest_cards_left_is_filled_to_its_end():
+    seen = sequence(of_group(4, 2), 4, topology_nodes(a=7, b=6))
+    assert [each.chosen for each in seen] == ["a", "b", "b", "b"]
+
+
+def test_the_seat_of_a_group_may_be_others_than_the_best_cards_of_one_pod():
+    fast = {(0, 4): 100.0, (0, 1): 50.0, (2, 3): 50.0}
+    links = tuple(
+        tuple(fast.get((min(a, b), max(a, b)), 1.0 if 4 in (a, b) else 40.0) for b in range(5)) for a in range(5)
+    )
+    states = node_states([a_node("n", mode="topology", cards=5, links=links)], [])
+    assert preview(an_ask(topology=2), states).cards == (0, 4)
+    first, second = sequence(of_group(2, 2), 2, states)
+    assert (first.cards, second.cards) == ((0, 1), (2, 3))
+    assert (first.verdicts[0].cards, first.verdicts[0].tie_set) == ((0, 1), (0, 1))
+
+
+@pytest.mark.parametrize("count", [3, 5, 6])
+def test_every_small_fleet_gets_its_smallest_and_tightest_set(count):
+    for frees in product((1, 2, 3), repeat=4):
+        named = dict(zip("abcd", frees, strict=True))
+        seen = {each.chosen for each in sequence(of_group(count, 1), count, topology_nodes(**named))}
+        able = [
+            (size, sum(named[name] for name in names))
+            for size in range(1, 5)
+            for names in combinations("abcd", size)
+            if sum(named[name] for name in names) >= count
+        ]
+        assert (len(seen), sum(named[name] for name in seen)) == min(able) if able else seen == {None}
+
+
 def test_a_group_whose_size_cannot_be_read_is_none():
     labels = {GROUP: "g", REPLICA: "many"}
     assert preview(an_ask(topology=1, labels=labels), topology_nodes(a=8)).chosen == "a"
@@ -418,6 +485,12 @@ def test_a_requirement_that_makes_no_sense_is_not_met(requirement):
     assert (
         preview(an_ask(mem=4, required_terms=(term,)), node_states([a_node(labels={"size": "5"})], [])).chosen is None
     )
+
+
+def test_an_empty_operator_is_equal():
+    node = a_node(taints=(Taint("k", "v"),))
+    for toleration, fits in ((Toleration("k", "", "v"), True), (Toleration("k", "", "w"), False)):
+        assert preview(an_ask(mem=4, tolerations=(toleration,)), node_states([node], [])).verdicts[0].fits is fits
 
 
 def test_an_unknown_operator_tolerates_nothing():

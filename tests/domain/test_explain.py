@@ -105,8 +105,11 @@ def test_figures_are_the_sums_of_their_parts_on_every_level(cluster):
         whole = explain(folds.values(), figure)
         assert whole.value == getattr(summed, figure)
         assert whole.value == sum(explain([fold_], figure).value for fold_ in folds.values())
+        assert whole.figure is figure
         for allocation in folds.values():
             node = explain([allocation], figure)
+            assert {part.node for part in node.parts} <= {allocation.node}
+            assert explain_card(allocation, 0, figure).figure is figure
             assert node.value == getattr(allocation, figure)
             assert all(part.amount > 0 and part.pods for part in node.parts)
             cards = [explain_card(allocation, gpu.index, figure) for gpu in allocation.gpus]

@@ -116,7 +116,11 @@ def test_the_choice_is_the_first_with_the_fastest_slowest_link(links, count, fre
 
 def test_other_measures_are_offered_with_their_names():
     found = {each.label: each for each in alternatives(DGX, [0, 2, 4, 5], 2)}
-    assert list(found) == ["ack", "best-effort", "largest-sum"]
+    assert [(each.label, each.title) for each in found.values()] == [
+        ("ack", "ACK: the fastest slowest link"),
+        ("best-effort", "NVIDIA best-effort: the best division of all free cards"),
+        ("largest-sum", "The largest sum of links"),
+    ]
     assert (found["ack"].cards, found["ack"].slowest, found["ack"].total) == ((0, 4), 210, 210)
     assert (found["best-effort"].cards, found["best-effort"].slowest) == ((4, 5), 150)
     ack, _, largest = alternatives(DGX, range(8), 3)
