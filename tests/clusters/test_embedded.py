@@ -303,11 +303,17 @@ def test_an_ack_pool_is_made_once_switched_and_deleted_with_signed_requests(
     assert ack.delete(started.pool_id, force=True, op_id=str(uuid4())).task_id == ""
 
 
-def test_add_ons_come_and_go_by_the_openapi_however_often_it_is_asked(
-    simulator: SimulatorProcess,
-) -> None:
-    ack = clusters.addons(way_into(simulator, with_ack=True))
-    assert ack is not None
+@pytest.fixture
+def pro() -> Iterator[AckClient]:
+    """The OpenAPI of a Pro cluster."""
+    with SimulatorProcess(fleet="demo", ack=True, speed=50) as running:
+        found = clusters.addons(way_into(running, with_ack=True))
+        assert isinstance(found, AckClient)
+        yield found
+
+
+def test_add_ons_come_and_go_by_the_openapi_however_often_it_is_asked(pro: AckClient) -> None:
+    ack = pro
     started = ack.install("ack-mps-control")
     assert ack.install("ack-mps-control").task_id in {started.task_id, ""}
     until(lambda: ack.task(started.task_id).state == "success", seconds=60)
@@ -321,6 +327,11 @@ def test_add_ons_come_and_go_by_the_openapi_however_often_it_is_asked(
     with pytest.raises(Refused) as caught:
         ack.install("gpu-manager")
     assert caught.value.code == "addon-not-found"
+
+
+def test_an_add_on_of_pro_clusters_is_refused_elsewhere(simulator: SimulatorProcess) -> None:
+    with pytest.raises(Refused, match="needs a Pro cluster"):
+        AckClient(access(simulator)).install("ack-mps-control")
 
 
 def test_a_wrong_secret_is_refused_and_not_shown(simulator: SimulatorProcess) -> None:
