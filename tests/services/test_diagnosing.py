@@ -80,3 +80,14 @@ def test_the_api_tells_the_same(faulty, viewer):
     assert found["evidence"]
     assert found["fix"]
     assert OP_LABEL not in str(body)
+
+
+def test_what_is_true_of_all_pods_of_an_owner_is_said_once(lab, viewer, empty_redis):
+    pods = [
+        a_pod(f"p{number}", mem=1, at={0: 1}, on=f"n{number % 2}", owner_kind="Job", owner_name="train")
+        for number in range(6)
+    ]
+    show(lab, [a_node("n0", "cgpu"), a_node("n1", "share")], pods)
+    (found,) = diagnosing.report(viewer, lab).found
+    assert (found.code, len(found.pods), found.node) == ("mode-not-bound", 6, "")
+    assert "So with 5 more of its owner." in found.message

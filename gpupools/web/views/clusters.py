@@ -73,9 +73,7 @@ class CredentialsForm(ConsoleForm):
     in_cluster = forms.BooleanField(
         label=gettext_lazy("The cluster that this console runs in, by its own service account"),
         required=False,
-        help_text=gettext_lazy(
-            "Neither kubeconfig nor ACK access is needed. The rights to give it are in docs/rbac."
-        ),
+        help_text=gettext_lazy("Neither kubeconfig nor ACK access is needed. The rights to give it are in docs/rbac."),
     )
 
     def clean_kubeconfig_file(self) -> str:
