@@ -115,6 +115,39 @@ def credentials_key_is_a_key(**_: object) -> list[CheckMessage]:
     return []
 
 
+def denied_addresses_are_readable(**_: object) -> list[CheckMessage]:
+    """E007: a mistyped network would deny nothing."""
+    wrong = []
+    for text in settings.GPUPOOLS_DENIED_ADDRESSES:
+        try:
+            ipaddress.ip_network(text, strict=False)
+        except ValueError:
+            if "/" in text or not any(letter.isalpha() for letter in text):
+                wrong.append(text)
+    if wrong:
+        return [
+            Error(
+                f"GPUPOOLS_DENIED_ADDRESSES holds what is neither a network nor a host: {', '.join(wrong)}.",
+                hint="Write networks as 10.0.0.0/8, hosts by their name, domains with a dot before them.",
+                id="gpupools.E007",
+            )
+        ]
+    return []
+
+
+def insecure_tls_is_known(**_: object) -> list[CheckMessage]:
+    """W008: clusters whose certificates nobody checks."""
+    if settings.GPUPOOLS_ALLOW_INSECURE_TLS and served_beyond_this_machine():
+        return [
+            Warning(
+                "Clusters may be connected without a check of their certificates.",
+                hint="Give their certificate-authority-data instead, and set GPUPOOLS_ALLOW_INSECURE_TLS=false.",
+                id="gpupools.W008",
+            )
+        ]
+    return []
+
+
 def hosts_are_named(**_: object) -> list[CheckMessage]:
     """E006: any Host header would be believed, also by live pages when they check who opens them."""
     if "*" in settings.ALLOWED_HOSTS:
@@ -228,6 +261,8 @@ CHECKS: tuple[Callable[..., list[CheckMessage]], ...] = (
     secret_key_is_long,
     credentials_key_is_kept,
     credentials_key_is_a_key,
+    denied_addresses_are_readable,
+    insecure_tls_is_known,
     hosts_are_named,
     bound_host_is_allowed,
     loopback_clusters_are_local,
