@@ -85,3 +85,52 @@ def test_an_open_dashboard_says_one_thing_about_the_cluster_during_an_outage_and
         expect(each.locator("#fresh")).to_have_attribute("data-state", "live", timeout=30_000)
         expect(each.locator("#cluster-note .note")).to_have_count(0, timeout=8_000)
         expect(each.locator("#cluster-state .tone-ok")).to_have_count(1)
+
+
+LONG_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: a-job-with-a-rather-long-name}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: main
+        image: registry.example.com/train:1
+        resources: {limits: {nvidia.com/gpu: 1}}
+"""
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+def test_no_table_of_a_job_or_a_node_is_cut(width: int, sign_in: Callable[[str], Page]) -> None:
+    page = sign_in("operator")
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/c/embedded/create-job/")
+    page.fill("#id_yaml", LONG_JOB.replace("long-name", f"long-name-{width}"))
+    page.click("button[value=submit]")
+    pods = page.locator("#job-pods tbody tr")
+    expect(pods.first).to_be_visible(timeout=30_000)
+    expect(page.locator("#job-pods tbody a.mono").first).to_be_visible(timeout=30_000)
+    cut = "[...document.querySelectorAll('.sheet-wrap')].filter((e) => e.scrollWidth > e.clientWidth + 1).length"
+    assert page.evaluate(cut) == 0
+    page.click("#job-pods tbody a.mono")
+    expect(page.locator("#node-pods tbody tr").first).to_be_visible()
+    assert page.evaluate(cut) == 0
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+def test_an_edited_manifest_survives_another_template_and_a_page_that_was_left(sign_in: Callable[[str], Page]) -> None:
+    page = sign_in("operator")
+    page.goto("/c/embedded/create-job/")
+    page.locator("#id_yaml").press_sequentially("# mine")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.select_option("#template", index=1)
+    expect(page.locator("#template")).to_have_value("")
+    assert "# mine" in page.input_value("#id_yaml")
+    page.goto("/c/embedded/dashboard/")
+    page.goto("/c/embedded/create-job/")
+    assert "# mine" not in page.input_value("#id_yaml")
+    page.get_by_role("button", name="Bring it back").click()
+    assert "# mine" in page.input_value("#id_yaml")
+    expect(page.locator("#draft")).to_be_hidden()

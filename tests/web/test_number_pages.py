@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 from django.test import Client
 
 from gpupools.models import Role, Submission
@@ -208,3 +210,11 @@ def test_a_pod_leads_to_the_job_that_was_submitted_here_and_a_waiting_one_has_no
     )  # fmt: skip
     page = Page(visitor(Role.VIEWER).get("/c/lab/pods/default/bert/").content.decode())
     assert f"/c/lab/jobs/{made.pk}/" in [each.get("href") for each in page.all("a")]
+
+
+def test_the_thin_bar_of_compute_is_in_the_legend_and_only_what_leads_somewhere_lights_up(
+    visitor: Visitor, lab: Lab
+) -> None:
+    assert "thin bar: compute" in Page(visitor(Role.VIEWER).get(BOARD).content.decode()).text
+    sheet = (Path(settings.BASE_DIR) / "static" / "css" / "app.css").read_text()
+    assert ".board-node:hover" not in sheet
