@@ -26,7 +26,7 @@ const absolute = new Intl.DateTimeFormat(document.documentElement.lang || undefi
   dateStyle: "medium",
   timeStyle: "long",
 });
-const clock = new Intl.DateTimeFormat(document.documentElement.lang || undefined, { timeStyle: "medium" });
+const clock = new Intl.DateTimeFormat(document.documentElement.lang || undefined, { timeStyle: "medium", hourCycle: "h23" });
 
 /** The time of day of an instant, in the reader's zone. */
 export const timeOfDay = (instantMs) => clock.format(instantMs);

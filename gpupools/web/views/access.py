@@ -166,6 +166,7 @@ def revoke_grant(request: HttpRequest, pk: int) -> HttpResponse:
         button=_("Take the role away"),
         back=reverse("web:users"),
         keep=_("Keep the role"),
+        icon="ban",
     )
     if answer := confirm(request, question, lambda: users.revoke(actor_of(request), found)):
         return answer
@@ -197,6 +198,7 @@ def switch_user(request: HttpRequest, pk: int) -> HttpResponse:
         button=_("Switch %(user)s off") % names,
         back=reverse("web:users"),
         keep=_("Keep it on"),
+        icon="ban",
     )
     if answer := confirm(request, question, lambda: users.set_active(actor_of(request), found, active=False)):
         return answer

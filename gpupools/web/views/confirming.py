@@ -25,6 +25,7 @@ class Question:
     back: str
     keep: str
     pods: Sequence[PodRow] = ()
+    icon: str = "trash"
 
 
 def confirm(request: HttpRequest, question: Question, act: Callable[[], Any]) -> HttpResponse | None:
