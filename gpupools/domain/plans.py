@@ -21,7 +21,6 @@ from gpupools.domain.modes import (
     PlacementPolicy,
 )
 
-
 # The labels that declare a mode; removing the mode label itself is never what a change does.
 MODE_KEYS = (MODE_LABEL, PLACEMENT_LABEL)
 
