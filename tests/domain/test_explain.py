@@ -60,6 +60,7 @@ def test_exclusive_cards_have_pods_and_no_index():
 def test_topology_cards_are_named_where_an_annotation_names_them():
     notes = {"topology.kubernetes.io/gpu-group": "0,9"}
     allocation = fold(a_node(mode="topology"), [a_pod("a", topology=3, annotations=notes), a_pod("b", whole=1)])
+    assert {part.node for part in explain([allocation], Figure.CARDS_USED).parts} == {"n1"}
     assert named(explain([allocation], Figure.CARDS_USED)) == [
         (0, 1, ["a"], ""),
         (None, 1, ["a"], "unknown-card"),
