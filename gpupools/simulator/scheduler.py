@@ -199,8 +199,7 @@ class Scheduler:
                 'binding rejected: running Bind plugin "DefaultBinder": Operation cannot be fulfilled on pods/binding '
                 f'"{key[1]}": an error was asked for'
             )
-            self._recorder.event(raw, WARNING, "FailedScheduling", message, component=NAME)
-            self._wait(key)
+            self._fail(key, raw, message, reason="SchedulerError")
             # Tried again after its back-off, whether anything changed or not.
             self._changes += 1
             self._plan_retry(asyncio.get_running_loop().time())
@@ -226,13 +225,13 @@ class Scheduler:
         now = asyncio.get_running_loop().time()
         self._waiting[key] = _Waiting(attempts, self._changes, now + backoff)
 
-    def _fail(self, key: Key, raw: Object, message: str) -> None:
+    def _fail(self, key: Key, raw: Object, message: str, *, reason: str = "Unschedulable") -> None:
         self._wait(key)
         self._recorder.event(raw, WARNING, "FailedScheduling", message, component=NAME)
         before = raw.get("status") or {}
         status = {"phase": "Pending", **before, "conditions": [dict(c) for c in before.get("conditions") or ()]}
         stamp = self._clock.stamp()
-        set_condition(status, "PodScheduled", "False", stamp, reason="Unschedulable", message=message)
+        set_condition(status, "PodScheduled", "False", stamp, reason=reason, message=message)
         self._store.write_parts("Pod", *key, status=status)
 
 

@@ -116,6 +116,23 @@ def test_a_plugin_whose_pod_does_not_run(world):
     )
 
 
+@pytest.mark.parametrize(
+    ("restarts", "severity", "fix"), [(0, Severity.WARNING, "Wait"), (1, Severity.ERROR, "Read its log")]
+)
+def test_a_plugin_that_starts_is_to_be_waited_for_unless_it_ended_before(world, restarts, severity, fix):
+    node = world.node("by-hand", "topology", {TOPOLOGY: 0})
+    wait_for(lambda: bool(world.scene().daemons(node, "gputopo-device-plugin-ds")), what=lambda: "a pod of the plugin")
+    (pod,) = world.scene().daemons(node, "gputopo-device-plugin-ds")
+    waiting = {"name": "gputopo-device-plugin-ds", "ready": False, "restartCount": restarts, "image": "x",
+               "imageID": "", "state": {"waiting": {"reason": "ContainerCreating"}}}  # fmt: skip
+    world.patch(
+        f"/api/v1/namespaces/kube-system/pods/{pod.name}/status",
+        {"status": {"phase": "Pending", "containerStatuses": [waiting]}},
+    )
+    found = world.named("mode-reports-nothing", node=node)
+    assert (found.severity, found.fix.startswith(fix), "ContainerCreating" in found.evidence) == (severity, True, True)
+
+
 def test_memory_without_a_card_count(world):
     node = world.node("by-hand", "cgpu", {MEM: 30, COUNT: 0})
     assert world.named("no-card-count", node=node).scenario == 1
@@ -398,6 +415,17 @@ def test_room_on_the_node_and_on_no_card(world):
     found = world.named("no-card-has-room", pod=pod)
     assert found.scenario == 9
     assert f"{each} on its emptiest card" in found.evidence
+
+
+def test_a_pod_that_could_not_be_bound(world):
+    message = 'binding rejected: running Bind plugin "DefaultBinder": etcdserver: request timed out'
+    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": message}
+    # A scheduler that nobody runs: its pods stay as they are.
+    pod = world.pod(
+        limits={WHOLE: 1}, status={"phase": "Pending", "conditions": [said]}, more={"schedulerName": "another"}
+    )
+    found = world.named("bind-failed", pod=pod)
+    assert (found.severity, found.evidence) == (Severity.WARNING, message)
 
 
 def test_a_pod_that_the_kubelet_did_not_admit(world):

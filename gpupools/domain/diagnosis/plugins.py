@@ -15,6 +15,8 @@ LABEL_NEEDED_SINCE = (1, 32)
 # Versions up to this one fail at start with newer container toolkits; earlier ones have more faults.
 LAST_FAULTY_CGPU = (1, 5, 18)
 CRITICAL_PRIORITY = 2_000_001_000  # system-node-critical
+# What the kubelet says of containers that are on their way.
+_STARTING = frozenset({"", "ContainerCreating", "PodInitializing"})
 _ISOLATION = {Mode.CGPU: "cgpu-installer", Mode.CORE_MEM: "cgpu-core-installer"}
 # Device plugins that report the same cards as ACK's own, by a part of their DaemonSet's or pod's name.
 _RIVALS = {
@@ -76,9 +78,11 @@ def _why_silent(node: GpuNode, mode: Mode, scene: Scene) -> tuple[str, str, Seve
         if broken := next((pod for pod in pods if not pod.ready), None):
             said = f": {broken.reason} {broken.message}".rstrip() if broken.reason else ""
             evidence = f"{name_of(broken)} is {broken.phase} and not ready{said}."
-            starting = not broken.reason and not broken.restarts
-            fix = "Read its log, mend the cause, and let it start again."
-            return evidence, fix, Severity.WARNING if starting else Severity.ERROR
+            starting = broken.reason in _STARTING and not broken.restarts
+            if starting:
+                fix = "Wait: while a device plugin starts, its node shows 0. If it stays so, read the pod's events."
+                return evidence, fix, Severity.WARNING
+            return evidence, "Read its log, mend the cause, and let it start again.", Severity.ERROR
     evidence = "All its pods run there, and the kubelet still knows of no card."
     return (
         evidence,

@@ -70,6 +70,18 @@ def fragmented(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
     )  # fmt: skip
 
 
+def unbound(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
+    """A node was chosen, cards perhaps reserved, and the bind failed: the scheduler tries again by itself."""
+    if pod.node or not pod.message.startswith("binding rejected"):
+        return
+    yield _pending(
+        pod, "bind-failed", 0, f"{name_of(pod)} waits: the scheduler chose a node and could not bind the pod to it.",
+        pod.message[:300],
+        "It tries again by itself; until then the pod may carry an allocation of a node that it never got to. If this "
+        "stays, read the scheduler's log, then delete the pod so that a new one is made.",
+    )  # fmt: skip
+
+
 def admission(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
     """21: the kubelet did not admit the pod, since the plugin was away or cards changed their identity."""
     if pod.reason == "UnexpectedAdmissionError":
@@ -143,6 +155,7 @@ def _pending(pod: Pod, code: str, scenario: int, message: str, evidence: str, fi
 RULES: tuple[Callable[[Pod, Scene], Iterator[Diagnosis]], ...] = (
     insufficient,
     fragmented,
+    unbound,
     admission,
     words,
     several_containers,
