@@ -1,4 +1,4 @@
-"""Late answers, failed binds, restarted plugins and switched ECC as the console words them; and that no kind is left."""
+"""Late answers, failed binds, restarted plugins, switched ECC as the console words them; and that no kind is left."""
 
 from __future__ import annotations
 
