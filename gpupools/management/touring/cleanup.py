@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 from gpupools import clusters
 from gpupools.clusters import kubeconfig
 from gpupools.clusters.port import Kubernetes
 from gpupools.domain.gpus import GpuNode, Taint
+from gpupools.errors import ConsoleError
 from gpupools.management.touring.client import Refusal, wait_for
 from gpupools.management.touring.ground import POOL_SECONDS, Ground
 from gpupools.management.touring.report import Failed
 
 OPERATION = "tour-cleanup"
+Thing = TypeVar("Thing")
 
 
 def reach(text: str, context: str) -> Kubernetes:
@@ -33,18 +36,26 @@ def remember(kubernetes: Kubernetes, names: tuple[str, ...]) -> dict[str, GpuNod
 def clean_up(ground: Ground, kubernetes: Kubernetes, before: Mapping[str, GpuNode]) -> None:
     """Undo what the tour did, each part even where another failed; then compare labels with those remembered."""
     with ground.report.step("clean up: submissions"):
-        for submission in ground.submissions:
-            ground.delete_submission(submission)
+        _each(ground.submissions, ground.delete_submission)
     with ground.report.step("clean up: node pools"):
-        for name, pool in ground.pools.items():
-            _delete_pool(ground, name, pool)
+        _each(ground.pools.items(), lambda item: _delete_pool(ground, *item))
     with ground.report.step("clean up: components"):
-        for name in reversed(ground.installed):
-            _uninstall(ground, name)
+        _each(reversed(ground.installed), lambda name: _uninstall(ground, name))
     with ground.report.step("clean up: labels put back") as step:
-        for name, old in before.items():
-            _put_back(kubernetes, name, old)
+        _each(before.items(), lambda item: _put_back(kubernetes, *item))
         step.detail = f"{len(before)} nodes carry the labels and taints that they had"
+
+
+def _each(things: Iterable[Thing], undo: Callable[[Thing], None]) -> None:
+    """Undo all of them, and only then say which did not go."""
+    failures = []
+    for thing in things:
+        try:
+            undo(thing)
+        except (Failed, Refusal, ConsoleError) as failure:
+            failures.append(str(failure))
+    if failures:
+        raise Failed("; ".join(failures))
 
 
 def _delete_pool(ground: Ground, name: str, pool: int) -> None:
