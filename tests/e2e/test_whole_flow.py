@@ -138,7 +138,7 @@ def ask_for_exclusive(page: Page) -> None:
     page.get_by_role("link", name="Change mode").click()
     page.locator("input[name=target_mode][value=exclusive]").check()
     page.get_by_role("button", name="Show the flight plan").click()
-    expect(page.locator("#main")).to_contain_text("Cordon 1 node")
+    expect(page.locator("#main")).to_contain_text("Cordon cn-hangzhou.")
     page.get_by_label("Reason").fill("Training needs whole cards.")
     page.get_by_role("button", name="Request switch of 1 node to exclusive").click()
     expect(page.locator("#main")).to_contain_text("A second person must decide")
