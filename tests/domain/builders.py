@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, Pod
+import msgspec
+
+from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, HostPort, Pod
 
 LABEL_OF_MODE = {"exclusive": "default"}
 MEM, COUNT, CORE = "aliyun.com/gpu-mem", "aliyun.com/gpu-count", "aliyun.com/gpu-core.percentage"
@@ -40,6 +42,11 @@ def container(name="main", *, restartable=False, **limits):
     names = {"mem": MEM, "core": CORE, "whole": WHOLE, "topology": TOPOLOGY, "count": COUNT}
     resources = {names.get(key, key): value for key, value in limits.items()}
     return ContainerAsk(name=name, requests=resources, limits=resources, restartable=restartable)
+
+
+def with_port(number, **limits):
+    """A container that takes a port of its node."""
+    return msgspec.structs.replace(container(**limits), ports=(HostPort(number),))
 
 
 def an_ask(*containers, name="p", init=(), **fields):

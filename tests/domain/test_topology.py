@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpupools.domain.placement import card_alternatives, node_states, preview
-from gpupools.domain.topology import alternatives, best_cards, best_effort, largest_sum
+from gpupools.domain.topology import BestCards, alternatives, best_cards, best_effort, largest_sum
 from tests.domain.builders import a_node, an_ask
 
 
@@ -147,3 +147,13 @@ def test_the_alternatives_of_a_pods_node():
     assert card_alternatives(share, states, preview(share, states)) == ()
     large = an_ask(topology=9)
     assert card_alternatives(large, states, preview(large, states)) == ()
+
+
+def test_edges_of_the_choice_by_links():
+    assert best_cards([[1.0]], [0], 0) == BestCards((), ((),))
+    assert best_cards(None, [0, 1], 0) == BestCards((), ((),))
+    links = [[0, 5, 1], [5, 0, 1], [1, 1, 0]]
+    assert best_effort(links, [0, 1, 2], 1) == (0,)
+    assert best_effort(links, [0, 1, 2], 3) == (0, 1, 2)
+    assert best_effort(links, [0, 1, 2], 0) is None
+    assert best_effort(links, [0, 1, 2], 2) == (0, 1)
