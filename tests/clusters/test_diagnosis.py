@@ -1,60 +1,16 @@
-"""Every failure that the console knows, made in the embedded cluster's own process, and named."""
+"""Every failure of nodes and components that the console knows, made in the embedded cluster, and named."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from gpupools.clusters import kubeconfig
 from gpupools.domain.diagnosis import Difference, Severity, diagnose
 from gpupools.domain.modes import CARD_COUNT_LABEL, CARD_MEMORY_LABEL, CARD_NAME_LABEL, MODE_LABEL, Component
 from gpupools.services.componentpushes import manifests
-from tests.clusters.faults import CORE, COUNT, MEM, TOPOLOGY, WHOLE, World, wait_for
-from tests.simulator.harness import SimulatorProcess
-
-MODES = {"gpu-01": "cgpu", "gpu-02": "core_mem", "gpu-03": "mps", "gpu-04": "topology", "gpu-05": "share"}
-PREFIX = "registry.example.com/acs"
-RUNNING = {"phase": "Running"}
-
-
-def daemonsets() -> dict[str, dict]:
-    return {
-        each["metadata"]["name"]: each
-        for name in (Component.AI_INSTALLER, Component.MPS_CONTROL)
-        for each in manifests(name, image_prefix=PREFIX)
-    }
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[SimulatorProcess]:
-    """A cluster with a node in each mode, all in order."""
-    with SimulatorProcess(fleet="small", speed=50) as running:
-        world = World(kubeconfig.parse(running.kubeconfig.read_text(), allow_loopback=True))
-        wait_for(lambda: len(world.client.nodes()) == 11, what=lambda: "eleven nodes")
-        for name, daemonset in daemonsets().items():
-            world.client.apply(daemonset, op_id=f"install-{name}")
-        for node, mode in MODES.items():
-            world.client.label_node(node, labels={MODE_LABEL: mode}, op_id=f"mode-{node}")
-        world.client.close()
-        yield running
-
-
-@pytest.fixture
-def world(simulator: SimulatorProcess) -> Iterator[World]:
-    made = World(kubeconfig.parse(simulator.kubeconfig.read_text(), allow_loopback=True))
-    in_order(made)
-    yield made
-    made.close()
-
-
-def in_order(world: World) -> None:
-    """Wait until nothing is wrong with any node: what the test before this one did has passed."""
-    wait_for(
-        lambda: not diagnose(world.scene(spec="ack.pro.small")),
-        what=lambda: str([(each.code, each.message, each.evidence) for each in diagnose(world.scene())]),
-    )
+from tests.clusters.everymode import MODES, PREFIX, RUNNING, daemonsets, note, running
+from tests.clusters.faults import CORE, COUNT, MEM, TOPOLOGY, WHOLE, wait_for
 
 
 def test_a_cluster_in_order_has_a_node_in_each_mode_and_nothing_to_say(world):
@@ -77,10 +33,6 @@ def test_pods_that_ask_as_they_should_have_nothing_to_say(world, mode, limits, m
     pod = world.pod(limits=limits, more={"nodeSelector": {MODE_LABEL: mode}, **more})
     wait_for(lambda: running(world, pod), what=lambda: f"{pod} runs")
     assert diagnose(world.scene(spec="ack.pro.small")) == []
-
-
-def running(world: World, name: str) -> bool:
-    return any(f"{pod.namespace}/{pod.name}" == name and pod.phase == "Running" for pod in world.client.pods())
 
 
 # -- What makes a node report its cards
@@ -306,162 +258,3 @@ def test_a_choice_of_cards_where_there_is_none(world):
 def test_a_node_that_is_away(world):
     node = world.node("by-hand", "default", {WHOLE: 8}, ready=False)
     assert world.named("node-not-ready", node=node).severity == Severity.ERROR
-
-
-# -- Who holds the cards
-
-
-def note(**cards: int) -> dict[str, str]:
-    document = {"0": {key.removeprefix("card"): value for key, value in cards.items()}}
-    return {"scheduler.framework.gpushare.allocation": json.dumps(document)}
-
-
-def test_pods_of_a_mode_that_the_node_has_left(world):
-    node = world.node("by-hand", "default", {WHOLE: 2})
-    pod = world.pod(node, {MEM: 4}, status=RUNNING, annotations=note(card0=4))
-    found = world.named("former-mode-pods", node=node)
-    assert (found.scenario, found.pods) == (5, (pod,))
-
-
-def test_a_card_beyond_its_size_and_a_pod_without_an_allocation(world):
-    node = world.node("by-hand", "share", {MEM: 30, COUNT: 2})
-    pods = [world.pod(node, {MEM: 10}, status=RUNNING, annotations=note(card0=10)) for _ in range(2)]
-    found = world.named("over-allocated", node=node)
-    assert (found.scenario, sorted(found.pods)) == (6, sorted(pods))
-    blind = world.pod(node, {MEM: 5}, status=RUNNING)
-    assert world.named("unreadable-allocation", node=node).pods == (blind,)
-
-
-def test_too_many_pods_on_a_card(world):
-    node = world.node("by-hand", "cgpu", {MEM: 60, COUNT: 2})
-    for _ in range(16):
-        world.pod(node, {MEM: 1}, status=RUNNING, annotations=note(card1=1))
-    found = world.named("crowded-card", node=node)
-    assert (found.scenario, found.severity, len(found.pods)) == (26, Severity.WARNING, 16)
-
-
-def test_a_deleted_pod_that_still_holds_a_card(world):
-    node = world.node("by-hand", "share", {MEM: 30, COUNT: 2})
-    pod = world.pod(
-        node, {MEM: 4}, status=RUNNING, annotations=note(card0=4), more={"terminationGracePeriodSeconds": 600}
-    )
-    world.client.evict(*pod.split("/"))
-    found = world.named("still-releasing", node=node)
-    assert (found.scenario, found.pods) == (22, (pod,))
-
-
-# -- What pods ask for
-
-
-def selecting(mode: str) -> dict[str, dict[str, str]]:
-    return {"nodeSelector": {MODE_LABEL: mode}}
-
-
-@pytest.mark.parametrize(
-    ("code", "scenario", "limits", "more", "labels"),
-    [
-        ("memory-alone-on-core-mem", 10, {MEM: 2}, selecting("core_mem"), {}),
-        ("core-percent", 11, {MEM: 2, CORE: 33}, selecting("core_mem"), {}),
-        ("core-percent", 11, {CORE: 20}, selecting("core_mem"), {}),
-        ("memory-does-not-divide", 12, {MEM: 5}, selecting("cgpu"), {COUNT: "2"}),
-        ("more-cards-than-a-node", 13, {MEM: 90}, selecting("cgpu"), {COUNT: "90"}),
-        ("wrong-resource", 14, {WHOLE: 1}, selecting("cgpu"), {}),
-        ("wrong-resource", 14, {MEM: 1}, selecting("default"), {}),
-        ("gpu-count-as-limit", 17, {MEM: 1, COUNT: 25}, selecting("cgpu"), {}),
-        (
-            "topology-and-gang", 24, {TOPOLOGY: 1}, selecting("topology"),
-            {"gputopology.alibabacloud.com/pod-group": "g", "gputopology.alibabacloud.com/replica": "1",
-             "pod-group.scheduling.sigs.k8s.io/name": "g"},
-        ),
-        ("topology-refuses", 25, {WHOLE: 1}, selecting("topology"), {}),
-    ],
-)  # fmt: skip
-def test_a_pod_that_asks_for_what_cannot_be(world, code, scenario, limits, more, labels):
-    pod = world.pod(limits=limits, more=more, labels=labels)
-    assert world.named(code, pod=pod).scenario == scenario
-
-
-def test_a_pod_that_selects_no_mode(world):
-    pod = world.pod(limits={MEM: 1})
-    wait_for(lambda: running(world, pod), what=lambda: f"{pod} runs")
-    found = world.named("mode-not-bound", pod=pod)
-    assert (found.scenario, found.severity) == (15, Severity.WARNING)
-
-
-def test_an_exclusion_that_an_unlabelled_node_passes(world):
-    node = world.node("by-hand", "share", {MEM: 30, COUNT: 2})
-    terms = [{"matchExpressions": [{"key": CARD_NAME_LABEL, "operator": "NotIn", "values": ["Tesla-T4"]}]}]
-    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    pod = world.pod(node, {MEM: 1}, status=RUNNING, annotations=note(card0=1), more={"affinity": affinity})
-    assert world.named("exclusion-matches-unlabelled", pod=pod).scenario == 44
-
-
-# -- What the cluster says of a pod
-
-
-def test_no_memory_left_anywhere(world):
-    pod = world.pod(limits={MEM: 5000}, more=selecting("cgpu"))
-    found = world.named("insufficient-memory", pod=pod)
-    assert found.scenario == 8
-    assert "cgpu: " in found.evidence
-
-
-def test_room_on_the_node_and_on_no_card(world):
-    whole = world.client.node("gpu-01")
-    each = whole.memory_units // whole.shared_cards
-    if whole.shared_cards == 1:
-        world.node("by-hand", "cgpu", {MEM: 2 * each, COUNT: 2})
-    pod = world.pod(limits={MEM: each + 1}, more=selecting("cgpu"))
-    found = world.named("no-card-has-room", pod=pod)
-    assert found.scenario == 9
-    assert f"{each} on its emptiest card" in found.evidence
-
-
-def test_a_pod_that_could_not_be_bound(world):
-    message = 'binding rejected: running Bind plugin "DefaultBinder": etcdserver: request timed out'
-    said = {"type": "PodScheduled", "status": "False", "reason": "SchedulerError", "message": message}
-    # A scheduler that nobody runs: its pods stay as they are.
-    pod = world.pod(
-        limits={WHOLE: 1}, status={"phase": "Pending", "conditions": [said]}, more={"schedulerName": "another"}
-    )
-    found = world.named("bind-failed", pod=pod)
-    assert (found.severity, found.evidence) == (Severity.WARNING, message)
-
-
-def test_a_pod_that_the_kubelet_did_not_admit(world):
-    more = {"hostNetwork": False}
-    pod = world.pod("gpu-06", {WHOLE: 99}, more=more)
-    found = world.named("admission-error", pod=pod)
-    assert (found.scenario, found.node) == (21, "gpu-06")
-    assert "Available" in found.evidence
-
-
-@pytest.mark.parametrize(
-    ("code", "scenario", "message"),
-    [
-        ("no-card-was-assigned", 19, "OCI runtime create failed: unknown device no-gpu-has-4GiB-to-run"),
-        ("memory-does-not-divide", 12, "0/3 nodes are available: invalid replica for resource aliyun.com/gpu-mem"),
-        ("nvml-after-reload", 29, "Failed to initialize NVML: Unknown Error"),
-        ("mps-fault", 33, "CUDA_ERROR_MPS_CONNECTION_FAILED: MPS client failed to connect to the control daemon"),
-    ],
-)
-def test_what_a_container_says(world, code, scenario, message):
-    node = world.node("by-hand", "mps", {MEM: 30, COUNT: 2})
-    status = {"phase": "Failed", "reason": "Error", "message": message}
-    pod = world.pod(node, {MEM: 1}, status=status, annotations=note(card0=1))
-    assert world.named(code, pod=pod).scenario == scenario
-
-
-def test_several_containers_that_share_a_card(world):
-    node = world.node("by-hand", "share", {MEM: 30, COUNT: 2})
-    status = {"phase": "Pending", "reason": "CreateContainerError", "message": "no device"}
-    pod = world.pod(node, {MEM: 1}, status=status, annotations=note(card0=2), containers=2)
-    assert world.named("several-containers", pod=pod).scenario == 18
-
-
-def test_a_topology_group_that_is_not_whole(world):
-    labels = {"gputopology.alibabacloud.com/pod-group": "ring", "gputopology.alibabacloud.com/replica": "2"}
-    pod = world.pod(limits={TOPOLOGY: 1}, more=selecting("topology"), labels=labels)
-    found = world.named("topology-group-size", pod=pod)
-    assert found.scenario == 23
-    assert "has 1 pods and says 2" in found.message

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LIST = (ROOT / "docs/failure-scenarios.md").read_text()
 ROWS = re.findall(r"^\| (\d+) \| ([^|]+) \| ([a-z ]+) \| (.+) \|$", LIST, re.MULTILINE)
 RULES = "\n".join(path.read_text() for path in (ROOT / "gpupools/domain/diagnosis").glob("*.py"))
-TESTS = (ROOT / "tests/clusters/test_diagnosis.py").read_text()
+TESTS = "\n".join(path.read_text() for path in (ROOT / "tests/clusters").glob("test_diagnosis*.py"))
 CODES = set(re.findall(r'"([a-z]+(?:-[a-z]+)+)"', RULES))
 
 

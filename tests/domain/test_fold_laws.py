@@ -10,8 +10,6 @@ from gpupools.domain.totals import totals
 from tests.domain.builders import a_node, a_pod
 
 PHASES = st.sampled_from(["Pending", "Running", "Running", "Succeeded", "Failed", "Unknown"])
-
-
 SHARES = st.dictionaries(st.integers(0, 5), st.integers(0, 9), min_size=1, max_size=3)
 
 

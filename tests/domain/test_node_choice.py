@@ -11,8 +11,6 @@ from tests.domain.builders import MEM, WHOLE, a_node, a_pod, an_ask, container
 from tests.domain.seeing import HOPELESS, MODEL, reason_of, see, term
 
 TAINTED = a_node(mode="exclusive", taints=(Taint("nvidia.com/gpu", "present"),))
-
-
 KEY = "nvidia.com/gpu"
 
 
@@ -75,8 +73,6 @@ def test_an_unknown_operator_tolerates_nothing():
 
 
 IN_T4, IN_V100 = (MODEL, "In", ("T4",)), (MODEL, "In", ("V100",))
-
-
 CARD_COUNT = "aliyun.accelerator/nvidia_count"
 
 

@@ -12,11 +12,7 @@ from tests.domain.builders import CORE, COUNT, MEM, TOPOLOGY, a_node, a_pod, an_
 from tests.domain.seeing import core_mem_pods, see
 
 CARDS = "node(s) didn't have enough device resources to allocate"
-
-
 TAINTED = "node(s) had untolerated taint(s)"
-
-
 BOTH = "node(s) owns gpu resources are not matched that pod requests"
 
 

@@ -11,10 +11,10 @@ from alibabacloud_cs20151215 import models
 from alibabacloud_tea_openapi.exceptions import AlibabaCloudException
 
 from gpupools.simulator import fleet
+from tests.simulator.ackcalls import Ack
 from tests.simulator.breaking import breaking
 from tests.simulator.clients import MEM, MODE, Cluster, a_pod, connected
 from tests.simulator.harness import SimulatorProcess
-from tests.simulator.test_ack_openapi import Ack
 
 UNITS_FLEET = """\
 name: units

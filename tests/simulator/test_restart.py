@@ -6,9 +6,9 @@ from pathlib import Path
 
 from alibabacloud_cs20151215 import models
 
+from tests.simulator.ackcalls import Ack
 from tests.simulator.clients import MODE, WHOLE, connected
 from tests.simulator.harness import SimulatorProcess
-from tests.simulator.test_ack_openapi import Ack
 
 
 def test_pools_tasks_nodes_and_running_pods_come_back(tmp_path: Path) -> None:

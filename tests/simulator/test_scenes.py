@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests.simulator.ackcalls import Ack
 from tests.simulator.clients import CORE, MEM, MODE, TOPOLOGY, WHOLE, Cluster, connected
 from tests.simulator.harness import SimulatorProcess
-from tests.simulator.test_ack_openapi import Ack
 
 ALLOCATION = "scheduler.framework.gpushare.allocation"
 ASSIGNED = "scheduler.framework.gpushare.assigned"
