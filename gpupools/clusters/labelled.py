@@ -151,7 +151,7 @@ class LabelledPools:
         return joining
 
     def _take_off(self, node: GpuNode, op_id: str) -> None:
-        ours = _ours(node)
+        ours = ours_on(node)
         self._kubernetes.label_node(
             node.name,
             labels={POOL_LABEL: None, **dict.fromkeys(ours.labels)},
@@ -161,7 +161,7 @@ class LabelledPools:
         )
 
     def _write(self, node: GpuNode, spec: PoolSpec, op_id: str) -> None:
-        before = _ours(node)
+        before = ours_on(node)
         now = Ours(tuple(sorted(spec.labels)), tuple(sorted((t.key, t.effect) for t in spec.taints)))
         labels: dict[str, str | None] = dict.fromkeys(set(before.labels) - set(now.labels))
         labels |= spec.labels
@@ -197,7 +197,7 @@ def _no_machines() -> Refused:
     return Refused("On plain Kubernetes the console neither removes nor attaches machines.", code="no-machines")
 
 
-def _ours(node: GpuNode) -> Ours:
+def ours_on(node: GpuNode) -> Ours:
     """Read what we have set on a node; an annotation that somebody spoiled means that we take nothing back."""
     text = node.annotations.get(OURS_ANNOTATION, "")
     try:
@@ -208,8 +208,8 @@ def _ours(node: GpuNode) -> Ours:
 
 def _facts(name: str, nodes: Sequence[GpuNode]) -> PoolFacts:
     """Describe a pool by what all of its nodes have in common."""
-    keys = {MODE_LABEL, PLACEMENT_LABEL, *(key for node in nodes for key in _ours(node).labels)}
-    ours = {taint for node in nodes for taint in _ours(node).taints}
+    keys = {MODE_LABEL, PLACEMENT_LABEL, *(key for node in nodes for key in ours_on(node).labels)}
+    ours = {taint for node in nodes for taint in ours_on(node).taints}
     ready = sum(node.ready for node in nodes)
     return PoolFacts(
         pool_id=name,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gpupools.clusters.port import AutoScaling, PoolSpec
+from gpupools.domain.advice import scaling_kind_for
 from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.domain.instances import looks_like_instance_type
 from gpupools.domain.labels import MOST_LABELS, check_labels, check_pool_name, check_taints
@@ -58,6 +59,7 @@ def checked(
     taints: Sequence[Taint],
     node_names: Sequence[str],
     vswitch_ids: Sequence[str],
+    auto_scaling: Mapping[str, Any] | None = None,
 ) -> PoolSpec:
     """Check everything about a new pool that needs no look at the cluster; raise Invalid with all field errors."""
     mode_errors, chosen = _mode(cluster, mode)
@@ -65,12 +67,19 @@ def checked(
     errors = [*_name(cluster, name), *mode_errors, *policy_errors]
     errors += _labels(cluster, labels, chosen, card_choice)
     errors += check_taints(taints)
+    scaling = None
     if cluster.provider == Cluster.Provider.ACK:
         errors += [*_instance_types(instance_types), *_size(desired_size), *_unexpected("node_names", node_names)]
         errors += _vswitches(vswitch_ids)
+        bad_bounds, scaling = _scaling(
+            auto_scaling or {}, desired_size, kind=scaling_kind_for(chosen) if chosen else ""
+        )
+        errors += bad_bounds
     else:
         errors += [*_node_names(node_names), *_unexpected("instance_types", instance_types)]
         errors += _unexpected("vswitch_ids", vswitch_ids)
+        if (auto_scaling or {}).get("enable"):
+            errors += _unexpected("auto_scaling", ["enable"])
         if desired_size not in (0, len(node_names)):
             errors += _unexpected("desired_size", [str(desired_size)])
         desired_size = len(node_names)
@@ -86,12 +95,24 @@ def checked(
         desired_size=desired_size,
         node_names=tuple(node_names),
         vswitch_ids=tuple(vswitch_ids),
+        auto_scaling=scaling,
     )
 
 
-def check_edit(cluster: Cluster, labels: Mapping[str, str], taints: Sequence[Taint]) -> None:
-    """Check free labels and taints of a pool that exists; raise Invalid with all field errors."""
-    if errors := [*_labels(cluster, labels, Mode.CGPU, None), *check_taints(taints)]:
+def check_edit(pool: NodePool, labels: Mapping[str, str], taints: Sequence[Taint]) -> None:
+    """Check free labels and taints of a pool that exists; raise Invalid with all field errors.
+
+    A label or taint that the pool has already, perhaps from elsewhere, may stay whatever it is.
+    """
+    kept = {f"labels.{key}" for key, value in labels.items() if pool.labels.get(key) == value}
+    kept |= {
+        f"taints.{position}"
+        for position, taint in enumerate(taints)
+        if {"key": taint.key, "value": taint.value, "effect": taint.effect} in pool.taints
+    }
+    found = [*_labels(pool.cluster, labels, Mode.CGPU, None), *check_taints(taints)]
+    errors = [error for error in found if error.code == "twice" or not _is_in(error.field, kept)]
+    if errors:
         raise Invalid("The node pool cannot be edited like this.", errors=errors)
 
 
@@ -110,10 +131,20 @@ def check_size(cluster: Cluster, desired_size: int) -> None:
 
 def checked_scaling(pool: NodePool, wanted: Mapping[str, Any], desired_size: int) -> AutoScaling:
     """Check auto scaling and its bounds; ACK never changes its type. Raises Invalid with all field errors."""
+    errors, scaling = _scaling(wanted, desired_size, fixed=str(pool.auto_scaling.get("type") or ""))
+    if errors:
+        raise Invalid("The node pool cannot be scaled like this.", errors=errors)
+    return scaling
+
+
+def _scaling(
+    wanted: Mapping[str, Any], desired_size: int, *, kind: str = "", fixed: str = ""
+) -> tuple[list[FieldError], AutoScaling]:
+    """Read auto scaling. ``kind``: the type where none is given; ``fixed``: the one that the pool has for good."""
     if not wanted.get("enable"):
-        return AutoScaling()
+        return [], AutoScaling()
     least, most = int(wanted.get("min_instances") or 0), int(wanted.get("max_instances") or 0)
-    kind = str(wanted.get("type") or pool.auto_scaling.get("type") or "")
+    kind = str(wanted.get("type") or fixed or kind)
     errors = []
     if not 0 <= least <= most or not 1 <= most <= LARGEST_SIZE:
         message = "The smallest size is at most the largest one."
@@ -125,12 +156,15 @@ def checked_scaling(pool: NodePool, wanted: Mapping[str, Any], desired_size: int
     if kind and kind not in SCALING_TYPES:
         allowed = ", ".join(SCALING_TYPES)
         errors.append(FieldError("auto_scaling.type", "ACK knows no such type.", "unknown", kind[:80], allowed))
-    elif pool.auto_scaling.get("type") and kind != pool.auto_scaling["type"]:
+    elif fixed and kind != fixed:
         message = "ACK does not change the type of auto scaling after it was set."
-        errors.append(FieldError("auto_scaling.type", message, "fixed", kind, str(pool.auto_scaling["type"])))
-    if errors:
-        raise Invalid("The node pool cannot be scaled like this.", errors=errors)
-    return AutoScaling(True, least, most, kind)
+        errors.append(FieldError("auto_scaling.type", message, "fixed", kind, fixed))
+    return errors, AutoScaling(True, least, most, kind)
+
+
+def _is_in(path: str, kept: set[str]) -> bool:
+    # A label's key may have dots in it, a taint's place has none.
+    return path in kept or (path.startswith("taints.") and ".".join(path.split(".")[:2]) in kept)
 
 
 def check_nodes(cluster: Cluster, spec: PoolSpec, nodes: Iterable[GpuNode]) -> None:

@@ -50,12 +50,14 @@ def create(
     taints: Iterable[Taint | Mapping[str, str]] | None = None,
     node_names: Sequence[str] = (),
     vswitch_ids: Sequence[str] = (),
+    auto_scaling: Mapping[str, Any] | None = None,
     reason: str = "",
 ) -> NodePool:
     """Make a node pool: of new machines on ACK, over the named nodes on plain Kubernetes.
 
     Where named nodes are in another mode today, the pool starts without a mode, and a request for the mode change
-    is made with ``reason``. Raises Invalid with an error per field, Conflict when a race for the name is lost.
+    is made with ``reason``. ``auto_scaling``: {enable, min_instances, max_instances, type}, on ACK only; without a type
+    it is the one that follows the mode. Raises Invalid with an error per field, Conflict when the name's race is lost.
     """
     actor.require(Role.OPERATOR, cluster)
     spec = poolrules.checked(
@@ -69,6 +71,7 @@ def create(
         taints=poolrules.as_taints(taints or ()),
         node_names=node_names,
         vswitch_ids=vswitch_ids,
+        auto_scaling=auto_scaling,
     )
     other = _checked_nodes(cluster, spec)
     if other and not reason.strip():
@@ -86,7 +89,7 @@ def create(
                 kind="pool.create",
                 cluster=cluster,
                 target=target_of(pool),
-                payload={"pool": pool.pk, "spec": to_json(spec_of(pool))},
+                payload={"pool": pool.pk, "spec": to_json(replace(spec_of(pool), auto_scaling=spec.auto_scaling))},
             )
             audit.record(actor, "pool.create", pool, **to_json(spec))
             if other:
@@ -121,7 +124,7 @@ def edit(
     _check_free(pool)
     wanted_labels = dict(pool.labels) if labels is None else dict(labels)
     wanted_taints = pool.taints if taints is None else taints_to_json(poolrules.as_taints(taints))
-    poolrules.check_edit(pool.cluster, wanted_labels, poolrules.as_taints(wanted_taints))
+    poolrules.check_edit(pool, wanted_labels, poolrules.as_taints(wanted_taints))
     update_nodes = update_nodes or pool.cluster.provider == Cluster.Provider.KUBERNETES
     if update_nodes:
         _check_no_mode_change(pool)
@@ -234,6 +237,7 @@ def _write(cluster: Cluster, spec: PoolSpec, *, declares_mode: bool) -> NodePool
         "desired_size": spec.desired_size,
         "node_names": list(spec.node_names),
         "vswitch_ids": list(spec.vswitch_ids),
+        "auto_scaling": scaling_to_json(spec.auto_scaling),
         "state": NodePool.State.PENDING,
         "seen": {},
         "error": "",

@@ -130,6 +130,7 @@ class AckCloud:
         config = section(body, "kubernetes_config")
         labels, taints = ackrules.labels(config), ackrules.taints(config)
         types, size = ackrules.instance_types(group, required=False), ackrules.size(group)
+        scaling = ackrules.auto_scaling(body)
         if info.get("name"):
             pool["nodepool_info"]["name"] = str(info["name"])
         known = pool["kubernetes_config"]
@@ -142,7 +143,7 @@ class AckCloud:
         pool["scaling_group"].update({name: value for name, value in group.items() if value is not None})
         if types is not None:
             pool["scaling_group"]["instance_types"] = types
-        pool["auto_scaling"].update(section(body, "auto_scaling"))
+        pool["auto_scaling"].update(scaling)
         works: list[Record] = [{"stage": "update_nodepool", "kind": "wait", "seconds": 0.5}]
         if _flag(body.get("update_nodes")) and changed:
             ids = [m["instance_id"] for m in self.state.machines_of(pool_id) if m["state"] in ("joining", "running")]
@@ -281,7 +282,7 @@ class AckCloud:
                 "labels": ackrules.labels(config) or [],
                 "taints": ackrules.taints(config) or [],
             },
-            "auto_scaling": {"enable": False, "min_instances": 0, "max_instances": 0, **section(body, "auto_scaling")},
+            "auto_scaling": {"enable": False, "min_instances": 0, "max_instances": 0, **ackrules.auto_scaling(body)},
             "management": section(body, "management") or {"enable": False},
             "node_config": section(body, "node_config"),
             "tee_config": {"tee_enable": False},

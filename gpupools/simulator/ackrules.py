@@ -15,6 +15,7 @@ LONGEST_KEY, LONGEST_VALUE = 64, 128
 MOST_INSTANCE_TYPES = 10
 MOST_NODES = 500  # that one call may ask for
 CHARGE_TYPES = ("PostPaid", "PrePaid")
+SCALING_TYPES = ("cpu", "gpu", "gpushare", "spot")
 
 Body = Mapping[str, Any]
 
@@ -117,6 +118,29 @@ def size(group: Body) -> int | None:
     return value
 
 
+def auto_scaling(body: Body) -> dict[str, Any]:
+    """Return the checked auto_scaling of a body: its bounds, and the wanted size between them."""
+    wanted = section(body, "auto_scaling")
+    if not _flag(wanted):
+        return wanted
+    least, most = wanted.get("min_instances", 0), wanted.get("max_instances", 0)
+    if not isinstance(least, int) or not isinstance(most, int) or not 0 <= least <= most or most < 1:
+        raise invalid(f"auto_scaling.min_instances ({least}) and auto_scaling.max_instances ({most}) are no bounds.")
+    if (kind := wanted.get("type")) is not None and kind not in SCALING_TYPES:
+        raise invalid(f"auto_scaling.type must be one of {', '.join(SCALING_TYPES)}.")
+    wished = size(section(body, "scaling_group"))
+    if wished is not None and not least <= wished <= most:
+        raise invalid(f"scaling_group.desired_size ({wished}) is not between {least} and {most}.")
+    return wanted
+
+
+def _flag(wanted: Body) -> bool:
+    value = wanted.get("enable")
+    if value is not None and not isinstance(value, bool):
+        raise invalid("auto_scaling.enable must be a boolean.")
+    return bool(value)
+
+
 def new_pool(body: Body) -> None:
     """Check what a new node pool must have."""
     name = section(body, "nodepool_info").get("name")
@@ -131,6 +155,7 @@ def new_pool(body: Body) -> None:
     if group.get("instance_charge_type") not in CHARGE_TYPES:
         raise invalid(f"scaling_group.instance_charge_type must be one of {', '.join(CHARGE_TYPES)}.")
     size(group)
+    auto_scaling(body)
 
 
 def _objects(value: Any, name: str) -> Sequence[Mapping[str, Any]]:

@@ -9,7 +9,16 @@ from gpupools.domain.instances import BY_NAME, INSTANCE_TYPES, looks_like_instan
 from gpupools.domain.labels import check_labels, check_pool_name, check_taints
 
 REFUSED = [
-    ("aliyun.accelerator/nvidia_name", "A10", "refused-prefix"),
+    ("aliyun.accelerator/nvidia_name", "A10", "read-only"),
+    ("aliyun.com/x", "1", "refused-prefix"),
+    ("cgpu", "true", "typed-elsewhere"),
+    ("gpushare", "true", "typed-elsewhere"),
+    ("kubernetes.io/hostname", "n1", "reserved"),
+    ("topology.kubernetes.io/zone", "z", "reserved"),
+    ("ack.aliyun.com", "c1", "reserved"),
+    ("example.com/" + "k" * 53, "a", "too-long"),
+    ("ack.node.gpu.max-pod", "many", "bad-value"),
+    ("ack.node.gpu.max-pod", "1.5", "bad-value"),
     ("acs:team", "a", "refused-prefix"),
     ("http://example", "a", "refused-prefix"),
     ("https://example", "a", "refused-prefix"),
@@ -32,6 +41,31 @@ def test_a_label_that_cannot_be_written_is_refused_at_its_key(key: str, value: s
     (error,) = check_labels({key: value})
     assert (error.field, error.code) == (f"labels.{key}", code)
     assert error.found
+
+
+def test_a_reserved_key_is_refused_with_the_reason_of_that_key() -> None:
+    said = {key: check_labels({key: "x"})[0].message for key in ("gpupools.internal/op", "kubernetes.io/os")}
+    assert "finds its own operations" in said["gpupools.internal/op"]
+    assert "The node writes this label about itself" in said["kubernetes.io/os"]
+
+
+def test_labels_that_only_look_reserved_are_free() -> None:
+    free = {
+        "ack.aliyun.com/disable-nvidia-gsp": "true",
+        "node-role.kubernetes.io/gpu": "",
+        "ack.node.gpu.max-pod": "4",
+        "example.com/" + "k" * 52: "a",
+    }
+    assert check_labels(free) == []
+
+
+def test_taints_obey_acks_refusals_too() -> None:
+    errors = check_taints([Taint("aliyun.com/gpu"), Taint("k", "acs:x"), Taint("example.com/" + "k" * 53)])
+    assert [(error.field, error.code) for error in errors] == [
+        ("taints.0.key", "refused-prefix"),
+        ("taints.1.value", "refused-prefix"),
+        ("taints.2.key", "too-long"),
+    ]
 
 
 def test_good_labels_pass() -> None:
