@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 
 from gpupools.domain.allocation import fold, fold_all
 from gpupools.domain.explain import Figure, explain, explain_card
 from gpupools.domain.totals import totals
 from tests.domain.builders import a_node, a_pod, filled
+from tests.domain.picks import cases
 
 ON_CARDS = (Figure.MEMORY_UNITS_USED, Figure.MEMORY_UNITS_RELEASING, Figure.CORE_PERCENT_USED)
 
@@ -68,37 +68,36 @@ def test_topology_cards_are_named_where_an_annotation_names_them():
     ]
 
 
-@st.composite
-def a_cluster(draw):
+def a_cluster(picks):
     nodes = [
         a_node(
             name,
-            draw(st.sampled_from(["cgpu", "core_mem", "core_mem", "topology", "exclusive"])),
-            draw(st.integers(0, 3)),
-            draw(st.integers(1, 20)),
+            picks.one_of("cgpu", "core_mem", "core_mem", "topology", "exclusive"),
+            picks.between(0, 3),
+            picks.between(1, 20),
         )
         for name in "abc"
     ]
     pods = []
-    for number in range(draw(st.integers(0, 9))):
-        kind = draw(st.sampled_from(["mem", "mem", "core", "alone", "whole", "topology", "both"]))
-        amount, card = draw(st.integers(1, 9)), draw(st.integers(0, 4))
-        fields = {"on": draw(st.sampled_from("abc")), "terminating": draw(st.booleans())}
-        given_cards = draw(st.sampled_from([{card: amount}, {card: amount, card + 1: 1}, None]))
+    for number in range(picks.between(0, 9)):
+        kind = picks.one_of("mem", "mem", "core", "alone", "whole", "topology", "both")
+        amount, card = picks.between(1, 9), picks.between(0, 4)
+        fields = {"on": picks.one_of("a", "b", "c"), "terminating": picks.yes()}
+        given_cards = picks.one_of({card: amount}, {card: amount, card + 1: 1}, None)
         if kind in {"mem", "core"}:
             fields |= {"mem": amount, "at": given_cards}
         if kind in {"core", "alone"}:
-            fields |= {"core": 10 * amount, "core_at": {card: 10 * amount} if draw(st.booleans()) else None}
+            fields |= {"core": 10 * amount, "core_at": {card: 10 * amount} if picks.yes() else None}
         if kind in {"whole", "both"}:
             fields |= {"whole": amount}
         if kind in {"topology", "both"}:
-            notes = {"topology.kubernetes.io/gpu-group": f"{card},{card + 1}"} if draw(st.booleans()) else {}
+            notes = {"topology.kubernetes.io/gpu-group": f"{card},{card + 1}"} if picks.yes() else {}
             fields |= {"topology": amount, "annotations": notes}
         pods.append(a_pod(f"p{number}", **fields))
     return nodes, pods
 
 
-@given(a_cluster())
+@given(cases(a_cluster))
 def test_figures_are_the_sums_of_their_parts_on_every_level(cluster):
     folds = fold_all(*cluster)
     summed = totals(folds.values()).all

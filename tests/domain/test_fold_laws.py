@@ -8,29 +8,32 @@ from hypothesis import strategies as st
 from gpupools.domain.allocation import fold, fold_all
 from gpupools.domain.totals import totals
 from tests.domain.builders import a_node, a_pod
+from tests.domain.picks import cases
 
-PHASES = st.sampled_from(["Pending", "Running", "Running", "Succeeded", "Failed", "Unknown"])
-SHARES = st.dictionaries(st.integers(0, 5), st.integers(0, 9), min_size=1, max_size=3)
+PHASES = ("Pending", "Running", "Running", "Succeeded", "Failed", "Unknown")
 
 
-@st.composite
-def some_pods(draw):
+def shares(picks):
+    return {picks.between(0, 5): picks.between(0, 9) for _ in range(picks.between(1, 3))}
+
+
+def some_pods(picks):
     pods = []
-    for number in range(draw(st.integers(0, 7))):
-        at = draw(st.none() | SHARES)
-        whole, topology = draw(st.sampled_from([(0, 0), (0, 0), (1, 0), (0, 2)]))
+    for number in range(picks.between(0, 7)):
+        at = shares(picks) if picks.yes() else None
+        whole, topology = picks.one_of((0, 0), (0, 0), (1, 0), (0, 2))
         pods.append(
             a_pod(
                 f"p{number}",
-                mem=draw(st.integers(0, 12)),
-                core=draw(st.sampled_from([0, 0, 20])),
+                mem=picks.between(0, 12),
+                core=picks.one_of(0, 0, 20),
                 whole=whole,
                 topology=topology,
                 at=at,
-                core_at=draw(st.none() | SHARES) if at else None,
-                phase=draw(PHASES),
-                terminating=draw(st.booleans()),
-                on=draw(st.sampled_from(["n1", "n1", "n1", "n2"])),
+                core_at=shares(picks) if at and picks.yes() else None,
+                phase=picks.one_of(*PHASES),
+                terminating=picks.yes(),
+                on=picks.one_of("n1", "n1", "n1", "n2"),
             )
         )
     return pods
@@ -47,14 +50,14 @@ NODES = st.sampled_from(
 )
 
 
-@given(NODES, some_pods())
+@given(NODES, cases(some_pods))
 def test_the_fold_does_not_depend_on_the_order_of_pods(node, pods):
     expected = fold(node, pods)
     for other in (pods[::-1], pods[1::2] + pods[::2], pods[2:] + pods[:2]):
         assert fold(node, other) == expected
 
 
-@given(NODES, some_pods())
+@given(NODES, cases(some_pods))
 def test_sums_agree_on_every_level(node, pods):
     allocation = fold(node, pods)
     shared = allocation.memory_units > 0
@@ -81,10 +84,10 @@ def test_sums_agree_on_every_level(node, pods):
     assert {holding.uid for holding in allocation.holdings} <= bound
 
 
-@given(st.lists(some_pods(), min_size=1, max_size=1))
-def test_totals_are_the_sums_of_the_nodes(drawn):
+@given(cases(some_pods))
+def test_totals_are_the_sums_of_the_nodes(pods):
     nodes = [a_node("n1", cards=3), a_node("n2", mode="core_mem", cards=2)]
-    allocations = fold_all(nodes, drawn[0])
+    allocations = fold_all(nodes, pods)
     sums = totals(allocations.values())
     for field in ("memory_units_used", "memory_units_pending", "cards_used", "core_percent_used", "memory_units"):
         by_node = sum(getattr(allocation, field) for allocation in allocations.values())

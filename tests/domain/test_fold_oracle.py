@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpupools.domain.allocation import fold
 from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, Pod
 from tests.domain import fold_oracle as oracle
 from tests.domain.builders import CORE, COUNT, MEM, TOPOLOGY, WHOLE
+from tests.domain.picks import cases
 
 SHARE = "scheduler.framework.gpushare.allocation"
 CORES = "gpushare.alibabacloud.com/core-percentage"
@@ -20,56 +20,54 @@ WAS = "gpushare.alibabacloud.com/device-resource"
 GROUP = "topology.kubernetes.io/gpu-group"
 
 
-@st.composite
-def a_plain_node(draw):
-    cards, units = draw(st.integers(0, 3)), draw(st.integers(1, 12))
-    allocatable = draw(
-        st.sampled_from(
-            [
-                {MEM: cards * units + draw(st.integers(0, 1)), COUNT: cards},
-                {MEM: cards * units, COUNT: cards, CORE: 100 * cards},
-                {MEM: 1, COUNT: 1, CORE: 100},
-                {TOPOLOGY: cards},
-                {TOPOLOGY: 1, MEM: 0},
-                {WHOLE: cards, MEM: 0, TOPOLOGY: 0},
-                {WHOLE: cards, TOPOLOGY: cards},
-                {MEM: 0, CORE: 0},
-            ]
-        )
+def a_plain_node(picks):
+    cards, units = picks.between(0, 3), picks.between(1, 12)
+    allocatable = picks.one_of(
+        {MEM: cards * units + picks.between(0, 1), COUNT: cards},
+        {MEM: cards * units, COUNT: cards, CORE: 100 * cards},
+        {MEM: 1, COUNT: 1, CORE: 100},
+        {TOPOLOGY: cards},
+        {TOPOLOGY: 1, MEM: 0},
+        {WHOLE: cards, MEM: 0, TOPOLOGY: 0},
+        {WHOLE: cards, TOPOLOGY: cards},
+        {MEM: 0, CORE: 0},
     )
-    more = draw(st.sampled_from([{}, {TOPOLOGY: cards + 1}, {TOPOLOGY: 1}]))
-    sick = draw(st.sampled_from([(), (0,), (1, 2)]))
-    return {"allocatable": allocatable, "capacity": allocatable | more, "sick": sick}
+    more = picks.one_of({}, {TOPOLOGY: cards + 1}, {TOPOLOGY: 1})
+    return {"allocatable": allocatable, "capacity": allocatable | more, "sick": picks.one_of((), (0,), (1, 2))}
 
 
-LIMITS = st.fixed_dictionaries(
-    {},
-    optional={
-        MEM: st.integers(0, 9),
-        CORE: st.sampled_from([0, 30, 80]),
-        WHOLE: st.integers(0, 2),
-        TOPOLOGY: st.integers(0, 3),
-        "cpu": st.just(1),
-    },
-)
-ON_CARDS = st.lists(st.dictionaries(st.integers(0, 4), st.integers(0, 9), max_size=3), max_size=2)
+def limits(picks):
+    amounts = {
+        MEM: picks.between(0, 9),
+        CORE: picks.one_of(0, 30, 80),
+        WHOLE: picks.between(0, 2),
+        TOPOLOGY: picks.between(0, 3),
+        "cpu": 1,
+    }
+    return {name: amount for name, amount in amounts.items() if picks.yes()}
 
 
-@st.composite
-def a_plain_pod(draw, number):
+def on_cards(picks):
+    """Units by card for each container."""
+    return picks.several(
+        0, 2, lambda picks: {picks.between(0, 4): picks.between(0, 9) for _ in range(picks.between(0, 3))}
+    )
+
+
+def a_plain_pod(picks, number):
     return {
-        "namespace": draw(st.sampled_from(["a", "b"])),
+        "namespace": picks.one_of("a", "b"),
         "name": f"p{number}",
         "uid": f"u{number}",
-        "limits": draw(st.lists(LIMITS, min_size=1, max_size=2)),
-        "init": draw(st.sampled_from([[], [], [{MEM: 5}], [{WHOLE: 2}, {TOPOLOGY: 1}]])),
-        "overhead": draw(st.sampled_from([{}, {}, {WHOLE: 1}])),
-        "terminating": draw(st.booleans()),
-        "shares": draw(st.one_of(st.none(), st.just("?"), ON_CARDS, ON_CARDS)),
-        "cores": draw(st.one_of(st.none(), st.none(), st.just("?"), ON_CARDS)),
-        "was": draw(st.sampled_from([None, None, 4, 15])),
-        "old": draw(st.sampled_from([None, None, (1, 3), (0, None), (7, 2)])),
-        "group": draw(st.one_of(st.none(), st.lists(st.integers(0, 4), min_size=1, max_size=3))),
+        "limits": picks.several(1, 2, limits),
+        "init": picks.one_of([], [], [{MEM: 5}], [{WHOLE: 2}, {TOPOLOGY: 1}]),
+        "overhead": picks.one_of({}, {}, {WHOLE: 1}),
+        "terminating": picks.yes(),
+        "shares": picks.one_of(None, "?", on_cards(picks), on_cards(picks)),
+        "cores": picks.one_of(None, None, "?", on_cards(picks)),
+        "was": picks.one_of(None, None, 4, 15),
+        "old": picks.one_of(None, None, (1, 3), (0, None), (7, 2)),
+        "group": picks.one_of(None, picks.several(1, 3, lambda picks: picks.between(0, 4))),
     }
 
 
@@ -110,14 +108,12 @@ def seen(holding):
     return (holding.pod, holding.memory_units, holding.core_percent, holding.cards, holding.releasing)
 
 
-@st.composite
-def a_case(draw):
-    pods = [draw(a_plain_pod(number)) for number in range(draw(st.integers(0, 5)))]
-    return draw(a_plain_node()), pods
+def a_case(picks):
+    return a_plain_node(picks), [a_plain_pod(picks, number) for number in range(picks.between(0, 5))]
 
 
-@settings(max_examples=100)
-@given(a_case())
+@settings(max_examples=300)
+@given(cases(a_case))
 def test_the_fold_says_what_the_oracle_says(case):
     node, pods = case
     expected = oracle.fold(node, pods)

@@ -5,51 +5,51 @@ from __future__ import annotations
 import msgspec
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from gpupools.domain.allocation import fold_all
 from gpupools.domain.ledger import Ledger
 from tests.domain.builders import a_node, a_pod, filled
+from tests.domain.picks import cases
 
 NODES = ("a", "b")
 
 
-@st.composite
-def a_random_pod(draw):
+def a_random_pod(picks):
     """One of few UIDs, of which two share a name; anywhere, anything."""
-    number = draw(st.integers(0, 5))
-    units = draw(st.integers(1, 6))
-    at = {draw(st.integers(0, 4)): units} if draw(st.booleans()) else None
+    number = picks.between(0, 5)
+    units = picks.between(1, 6)
+    at = {picks.between(0, 4): units} if picks.yes() else None
     return a_pod(
         f"p{number // 2}",
         uid=f"uid-{number}",
-        on=draw(st.sampled_from(["", *NODES, *NODES, "gone"])),
-        phase=draw(st.sampled_from(["Running", "Running", "Running", "Pending", "Succeeded"])),
-        terminating=draw(st.booleans()),
+        on=picks.one_of("", *NODES, *NODES, "gone"),
+        phase=picks.one_of("Running", "Running", "Running", "Pending", "Succeeded"),
+        terminating=picks.yes(),
         mem=units,
         at=at,
     )
 
 
-@st.composite
-def a_random_node(draw):
-    name = draw(st.sampled_from(NODES))
-    return a_node(name, draw(st.sampled_from(["cgpu", "cgpu", "topology", "exclusive", None])), draw(st.integers(0, 3)))
+def a_random_node(picks):
+    name = picks.one_of(*NODES)
+    return a_node(name, picks.one_of("cgpu", "cgpu", "topology", "exclusive", None), picks.between(0, 3))
 
 
-EVENTS = st.lists(
-    st.one_of(
-        st.tuples(st.just("pod"), a_random_pod()),
-        st.tuples(st.just("pod"), a_random_pod()),
-        st.tuples(st.just("pod"), a_random_pod()),
-        st.tuples(st.just("node"), a_random_node()),
-        st.tuples(st.just("no pod"), st.integers(0, 5).map("uid-{}".format)),
-        st.tuples(st.just("no node"), st.sampled_from(NODES)),
-        st.just(("again", None)),
-    ),
-    min_size=4,
-    max_size=25,
-)
+def an_event(picks):
+    match picks.one_of("pod", "pod", "pod", "node", "no pod", "no node", "again"):
+        case "pod":
+            return "pod", a_random_pod(picks)
+        case "node":
+            return "node", a_random_node(picks)
+        case "no pod":
+            return "no pod", f"uid-{picks.between(0, 5)}"
+        case "no node":
+            return "no node", picks.one_of(*NODES)
+        case again:
+            return again, None
+
+
+EVENTS = cases(lambda picks: picks.several(4, 25, an_event))
 
 
 def play(ledger, events):

@@ -14,6 +14,7 @@ from gpupools.domain.gpus import HostPort
 from gpupools.domain.placement import Fleet, first_unfit, node_states, preview, sequence
 from gpupools.domain.verdicts import NO_ROOM
 from tests.domain.builders import a_node, a_pod, an_ask, container, filled
+from tests.domain.picks import cases
 from tests.domain.test_placement_oracle import some_nodes, states_of
 
 DEVICE = "gpushare.alibabacloud.com/device-resource"
@@ -143,7 +144,7 @@ def test_the_second_pod_of_a_job_misses_the_port_that_the_first_took():
 # -- A fleet answers as a fresh preview does
 
 
-@given(some_nodes(), st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 10])), max_size=8))
+@given(cases(some_nodes), st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 10])), max_size=8))
 def test_a_fleet_answers_what_a_preview_of_its_states_answers(nodes, asked):
     fleet = Fleet(states_of(nodes))
     for number, (mem, core) in enumerate(asked):

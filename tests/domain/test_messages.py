@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpupools.domain.messages import Reason, Unschedulable, read_failed_scheduling
 from gpupools.domain.placement import node_states, preview
 from tests.domain.builders import a_node, an_ask
+from tests.domain.picks import cases
 from tests.domain.test_placement_oracle import some_nodes, states_of
 
 MEM = "aliyun.com/gpu-mem"
@@ -181,7 +182,7 @@ def test_every_sentence_has_a_code(sentence, code):
     assert found.reasons[1] == Reason(2, code, sentence)
 
 
-@given(some_nodes(), st.integers(1, 3), st.integers(1, 12))
+@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 12))
 def test_what_is_written_is_read_back(nodes, count, each):
     seen = preview(an_ask(mem=count * each, labels={"aliyun.com/gpu-count": str(count)}), states_of(nodes))
     if seen.chosen is not None:

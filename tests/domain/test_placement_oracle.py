@@ -12,27 +12,27 @@ from gpupools.domain.gpus import Taint
 from gpupools.domain.placement import node_states, preview
 from tests.domain import oracle
 from tests.domain.builders import CORE, MEM, a_node, a_pod, an_ask
+from tests.domain.picks import cases
 
 MODES = {"cgpu": [MEM], "core_mem": [MEM, CORE], "exclusive": []}
 
 
-def _a_card(draw, units, mode):
+def _a_card(picks, units, mode):
     """(total, held) of each resource of the mode; compute is only held together with memory."""
-    held = draw(st.integers(0, units))
-    core = 10 * draw(st.integers(0, 10)) if held else 0
+    held = picks.between(0, units)
+    core = 10 * picks.between(0, 10) if held else 0
     return [(units, held), (100, core)][: len(MODES[mode])]
 
 
-@st.composite
-def some_nodes(draw):
+def some_nodes(picks):
     nodes = []
-    for number in range(draw(st.integers(1, 4))):
-        mode = draw(st.sampled_from(["cgpu", "cgpu", "core_mem", "core_mem", "exclusive"]))
-        units = draw(st.integers(1, 9))
-        cards = [_a_card(draw, units, mode) for _ in range(draw(st.integers(1, 4)))]
+    for number in range(picks.between(1, 4)):
+        mode = picks.one_of("cgpu", "cgpu", "core_mem", "core_mem", "exclusive")
+        units = picks.between(1, 9)
+        cards = [_a_card(picks, units, mode) for _ in range(picks.between(1, 4))]
         node = {"name": f"n{number}", "mode": mode, "units": units, "resources": MODES[mode], "cards": cards}
-        node["policy"] = draw(st.sampled_from(["binpack", "spread"]))
-        node["tainted"] = draw(st.sampled_from([True, False, False, False]))
+        node["policy"] = picks.one_of("binpack", "spread")
+        node["tainted"] = picks.one_of(True, False, False, False)
         nodes.append(node)
     return nodes
 
@@ -50,7 +50,7 @@ def states_of(nodes):
     return node_states(made, pods)
 
 
-@given(some_nodes(), st.integers(1, 3), st.integers(1, 6), st.sampled_from([0, 0, 10, 40]))
+@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 6), st.sampled_from([0, 0, 10, 40]))
 def test_the_choice_the_ties_and_the_words_agree_with_the_oracle(nodes, count, each, core):
     count = 1 if core else count  # ACK gives compute on one card only
     labels = {"aliyun.com/gpu-count": str(count)} if count > 1 else {}

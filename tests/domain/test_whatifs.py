@@ -10,6 +10,7 @@ from gpupools.domain.gpus import AffinityTerm, Requirement, Taint
 from gpupools.domain.placement import node_states, preview
 from gpupools.domain.whatifs import Help, LargestFree, what_would_help
 from tests.domain.builders import MEM, WHOLE, a_node, a_pod, an_ask, container, filled
+from tests.domain.picks import cases
 from tests.domain.test_placement_oracle import some_nodes, states_of
 
 POOL = "alibabacloud.com/nodepool-id"
@@ -194,7 +195,7 @@ def test_no_more_values_are_tried_than_help():
     assert len(options(an_ask(mem=4), *tainted)) == 8
 
 
-@given(some_nodes(), st.integers(1, 3), st.integers(1, 12))
+@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 12))
 def test_the_smaller_ask_fits_and_one_unit_more_does_not(nodes, count, each):
     labels = {"aliyun.com/gpu-count": str(count)} if count > 1 else {}
     ask, states = an_ask(mem=count * each, labels=labels), states_of(nodes)
