@@ -316,6 +316,7 @@ class Workload(msgspec.Struct, frozen=True, gc=False):
     node_selector: dict[str, str] = {}
     image: str = ""
     observed: bool = True
+    policy: str = ""  # POLICY in the environment of a DaemonSet: how cGPU shares compute time
 
 
 class Picture(msgspec.Struct, frozen=True, gc=False):

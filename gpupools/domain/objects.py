@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpupools.domain.cgpupolicy import POLICY_VARIABLE
 from gpupools.domain.gpus import (
     AffinityTerm,
     Ask,
@@ -31,8 +32,10 @@ from gpupools.domain.wire import (
     ContainerObject,
     ContainerStates,
     ContainerStatus,
+    DaemonContainerObject,
     DaemonSetObject,
     DaemonSetStatus,
+    DaemonTemplate,
     JobObject,
     JobSpec,
     JobStatus,
@@ -297,13 +300,20 @@ def daemonset(raw: DaemonSetObject) -> Workload:
         active=status.current_number_scheduled or 0,
         ready=status.number_ready or 0,
         observed=(status.observed_generation or 0) >= (meta.generation or 0),
+        policy=_policy(raw.spec.template if raw.spec else None),
         **_common(meta, raw.spec.template if raw.spec else None),
     )
 
 
-def _common(meta: Metadata, template: PodTemplate | None) -> dict[str, Any]:
+def _policy(template: DaemonTemplate | None) -> str:
+    containers = (template.spec.containers if template and template.spec else None) or ()
+    variables = (variable for container in containers for variable in container.env or ())
+    return next((each.value or "" for each in variables if each.name == POLICY_VARIABLE), "")
+
+
+def _common(meta: Metadata, template: PodTemplate | DaemonTemplate | None) -> dict[str, Any]:
     spec = (template.spec if template else None) or PodSpecObject()
-    containers: Iterable[ContainerObject] = spec.containers or ()
+    containers: Iterable[ContainerObject | DaemonContainerObject] = spec.containers or ()
     return {
         "namespace": meta.namespace or "default",
         "name": meta.name or "",

@@ -243,8 +243,28 @@ class JobObject(Raw, frozen=True):
     status: JobStatus | None = None
 
 
+class EnvObject(Raw, frozen=True):
+    name: str | None = None
+    value: str | None = None
+
+
+class DaemonContainerObject(Raw, frozen=True):
+    image: str | None = None
+    env: list[EnvObject] | None = None
+
+
+class DaemonPodSpec(Raw, frozen=True):
+    # A shape of its own: pods come by the thousand, and nobody reads their environment.
+    containers: list[DaemonContainerObject] | None = None
+    node_selector: dict[str, str] | None = None
+
+
+class DaemonTemplate(Raw, frozen=True):
+    spec: DaemonPodSpec | None = None
+
+
 class DaemonSetSpec(Raw, frozen=True):
-    template: PodTemplate | None = None
+    template: DaemonTemplate | None = None
 
 
 class DaemonSetStatus(Raw, frozen=True):

@@ -17,6 +17,8 @@ ADDON_LABEL = "app.kubernetes.io/part-of"
 _NVIDIA_PLUGIN = "ack-nvidia-device-plugin"
 _AI_INSTALLER = "ack-ai-installer"
 MPS_CONTROL = "ack-mps-control"
+# How cGPU shares compute time; 0, in equal parts, is what ACK installs.
+_CGPU = (("POLICY", "0"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Daemon:
     image: str
     labels: tuple[tuple[str, str], ...] = ()
     privileged: bool = False
+    env: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ CATALOGUE: Mapping[str, Addon] = {
             "1.12.9",
             "ai",
             (
-                Daemon("cgpu-installer", ("cgpu",), "cgpu-installer:1.5.20", privileged=True),
-                Daemon("cgpu-core-installer", ("core_mem",), "cgpu-installer:1.5.20", privileged=True),
+                Daemon("cgpu-installer", ("cgpu",), "cgpu-installer:1.5.20", privileged=True, env=_CGPU),
+                Daemon("cgpu-core-installer", ("core_mem",), "cgpu-installer:1.5.20", privileged=True, env=_CGPU),
                 Daemon("gpushare-device-plugin-ds", ("share", "cgpu"), "gpushare-device-plugin:v2.6.1"),
                 Daemon("gpushare-core-device-plugin-ds", ("core_mem",), "gpushare-device-plugin:v2.6.1"),
                 Daemon("gpushare-mps-device-plugin-ds", ("mps",), "gpushare-device-plugin:v2.6.1"),
@@ -109,7 +112,10 @@ def _daemonset(addon: Addon, daemon: Daemon, region: str) -> dict[str, Any]:
         "image": f"registry-{region}-vpc.ack.aliyuncs.com/acs/{daemon.image}",
         "imagePullPolicy": "IfNotPresent",
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "300Mi"}},
-        "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}}],
+        "env": [
+            {"name": "NODE_NAME", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "spec.nodeName"}}},
+            *({"name": name, "value": value} for name, value in daemon.env),
+        ],
         "volumeMounts": [{"name": "device-plugin", "mountPath": "/var/lib/kubelet/device-plugins"}],
     }
     if daemon.privileged:
