@@ -36,6 +36,8 @@ PAGE_SIZE = 100  # the most that DescribeClusterNodes gives at once
 SYSTEM_DISK_CATEGORY = "cloud_essd"
 SYSTEM_DISK_GIB = 120
 _BUSY = frozenset({"scaling", "removing", "deleting", "updating"})
+# Documented is ``fail`` for a task and ``failed`` for a part of its result; a task can be cancelled, too.
+_ENDED_BADLY = frozenset({"fail", "failed", "canceled", "cancelled"})
 _ADDON_TASKS = ("addon", "component")
 _Answer = TypeVar("_Answer")
 
@@ -196,8 +198,10 @@ class AckClient:
             return TaskFacts(task_id, "success")
         body = self._call(self._client.describe_task_info_with_options, task_id).body
         error = body.error.message or body.error.code or "" if body.error else ""
-        state = body.state if body.state in {"success", "fail"} else "running"
-        return TaskFacts(task_id, state, cut(error))
+        state = (body.state or "").lower()
+        state = "success" if state == "success" else "fail" if state in _ENDED_BADLY else "running"
+        failed = tuple(str(each.data) for each in body.task_result or () if (each.status or "").lower() in _ENDED_BADLY)
+        return TaskFacts(task_id, state, cut(error), failed)
 
     # -- Add-ons
 

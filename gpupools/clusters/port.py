@@ -98,11 +98,15 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """An asynchronous task of the provider: ``running``, ``success`` or ``fail``."""
+    """An asynchronous task of the provider: ``running``, ``success`` or ``fail``.
+
+    ``failed``: the parts of it (machines, add-ons) that it says it could not do, though the task may be a success.
+    """
 
     task_id: str
     state: str
     message: str = ""
+    failed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

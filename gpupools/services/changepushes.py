@@ -6,22 +6,32 @@ Where a change stands is in its rows alone, so any worker goes on where another 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from django.db.models import F
 from django.utils import timezone
 
-from gpupools.domain import routes
 from gpupools.domain.changes import Move, State
 from gpupools.domain.routes import Way
-from gpupools.errors import Unreachable
+from gpupools.errors import ConsoleError, Unreachable
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
-from gpupools.services import audit, changefacts, changequeue, changes, gateways, machinesteps, notices, pushes
+from gpupools.services import (
+    audit,
+    changefacts,
+    changequeue,
+    changes,
+    gateways,
+    holdings,
+    machinesteps,
+    notices,
+    pushes,
+    stepprogress,
+)
 from gpupools.services.access import SYSTEM
 from gpupools.services.moves import move
 from gpupools.services.poolspecs import target_of
 from gpupools.services.pushes import Again, Done, Handler, Outcome
 from gpupools.services.site import LOOK_AGAIN_SECONDS, Result, Site, Stopped, Waiting
-from gpupools.services.steps import BATCH
 
 
 def push_change_step(push: Push) -> Outcome:
@@ -50,18 +60,37 @@ def push_change_step(push: Push) -> Outcome:
     try:
         with gateways.pools_of(push.cluster) as (kubernetes, provider):
             seen = changefacts.look(change.pool, kubernetes, names_now(change))
-            site = Site(push, change, step, kubernetes, provider, seen)
-            result = machinesteps.STEPS[step.kind](site)
+            result = _carry_out(Site(push, change, step, kubernetes, provider, seen))
     except Unreachable as error:
         _note(step, error.message)
         raise
     return _outcome(change, step, result)
 
 
+def _carry_out(site: Site) -> Result:
+    stepprogress.note(site)
+    try:
+        return machinesteps.STEPS[site.step.kind](site)
+    except (pushes.LostLease, Unreachable):
+        raise
+    except ConsoleError:
+        # What was done before the refusal is done: look once more, so that the failure can name it.
+        with suppress(ConsoleError):
+            site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))
+            stepprogress.note(site)
+        raise
+
+
 def names_now(change: ModeChange) -> list[str]:
-    """Return what the nodes of a change are called now: a machine that joins a pool anew may get another name."""
+    """Return what the nodes of a change are called now: a machine that joins a pool anew may get another name.
+
+    Empty where they are the nodes of the pool; those that move into another pool are known by their names.
+    """
     renamed = change.remembered.get("renamed", {})
-    return [renamed.get(name, name) for name in change.node_names]
+    named = change.node_names
+    if not named and change.way == Way.MOVE:
+        named = sorted(each["name"] for each in change.diff["facts"]["nodes"].values())
+    return [renamed.get(name, name) for name in named]
 
 
 def _start(change: ModeChange) -> Outcome:
@@ -152,30 +181,13 @@ def _failed(push: Push, sentence: str) -> None:
         return
     if change.state not in (State.APPLYING, State.ROLLING_BACK):
         return
-    change.steps.filter(state=ChangeStep.State.RUNNING).update(
-        state=ChangeStep.State.FAILED, detail=sentence[:1000], finished_at=timezone.now()
-    )
+    for step in change.steps.filter(state=ChangeStep.State.RUNNING):
+        sentence = " ".join(filter(None, (sentence, stepprogress.told(step))))
+        ChangeStep.objects.filter(pk=step.pk).update(
+            state=ChangeStep.State.FAILED, detail=sentence[:1000], finished_at=timezone.now()
+        )
     move(change, Move.FAIL, SYSTEM, note=sentence)
     notices.failed(change)
-
-
-def push_uncordon(push: Push) -> Outcome:
-    """Open the nodes that a change closed before it was given up."""
-    change = _change(push)
-    ours = set(change.remembered.get("ours", ())) if change else set()
-    if change is None or not ours:
-        return Done("Nothing is cordoned.")
-    with gateways.kubernetes_of(push.cluster) as kubernetes:
-        closed = [node for node in kubernetes.nodes() if node.name in ours and node.unschedulable]
-        for node in closed[:BATCH]:
-            kubernetes.cordon(node.name, unschedulable=False, op_id=str(push.op_id))
-    if closed:
-        return Again(0.0, detail=f"Uncordoning {routes.counted(len(closed))}.")
-    return Done("Uncordoned.", lambda: _forget_cordons(change))
-
-
-def _forget_cordons(change: ModeChange) -> None:
-    ModeChange.objects.filter(pk=change.pk).update(remembered={**change.remembered, "ours": []})
 
 
 def _change(push: Push) -> ModeChange | None:
@@ -187,5 +199,5 @@ def _change(push: Push) -> ModeChange | None:
 
 HANDLERS = {
     changequeue.STEP: Handler(push_change_step, _failed),
-    changequeue.UNCORDON: Handler(push_uncordon),
+    changequeue.RELEASE: Handler(holdings.push_release, holdings.push_release_failed),
 }

@@ -19,7 +19,7 @@ from gpupools.services import pushes
 from gpupools.services.access import Actor
 
 STEP: Final = "change.step"
-UNCORDON: Final = "change.uncordon"
+RELEASE: Final = "change.release"
 # As many finished steps as say what a step of their kind usually takes.
 _MEASURED: Final = 20
 _FEWEST_MEASURED: Final = 3

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -22,11 +22,12 @@ from gpupools.domain.plans import policy_of
 from gpupools.domain.routes import Way
 from gpupools.errors import Conflict, ConsoleError, Invalid, NotAllowed
 from gpupools.models import ModeChange, NodePool, Push, Role
-from gpupools.services import audit, bell, changefacts, changequeue, changerules, courses, notices
+from gpupools.services import audit, bell, changefacts, changequeue, changerules, courses, notices, radii
 from gpupools.services.access import SYSTEM, Actor
 from gpupools.services.changefacts import Seen
 from gpupools.services.changerules import Wish
 from gpupools.services.courses import abandon, confirm, pause, retry, roll_back
+from gpupools.services.holdings import release
 from gpupools.services.moves import check, move
 from gpupools.services.poolspecs import unlike
 
@@ -37,6 +38,7 @@ __all__ = [
     "expire_due",
     "pause",
     "reject",
+    "release",
     "request",
     "retry",
     "roll_back",
@@ -45,8 +47,6 @@ __all__ = [
     "what_moved",
     "withdraw",
 ]
-
-ANOTHER_NAMESPACE: Final = "another namespace"
 
 
 # -- Asking
@@ -273,10 +273,4 @@ def _expire(change: ModeChange) -> int:
 
 def visible_radius(actor: Actor, change: ModeChange) -> list[dict[str, Any]]:
     """Return the pods that a change hits; those of namespaces out of the actor's reach have no name."""
-    namespaces = actor.namespaces(change.pool.cluster)
-    return [
-        each
-        if namespaces is None or each["namespace"] in namespaces
-        else {**each, "uid": "", "namespace": "", "pod": ANOTHER_NAMESPACE, "owner": "", "sentence": ""}
-        for each in change.blast_radius
-    ]
+    return radii.visible(actor, change.pool.cluster, change.blast_radius)

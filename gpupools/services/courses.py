@@ -13,9 +13,9 @@ from gpupools.domain.modes import Mode
 from gpupools.domain.routes import Way
 from gpupools.errors import Conflict
 from gpupools.models import ChangeStep, Cluster, ModeChange, Role
-from gpupools.services import audit, bell, changequeue, changerules, pushes
+from gpupools.services import audit, bell, changequeue, changerules, holdings, pushes
 from gpupools.services.access import Actor
-from gpupools.services.changequeue import UNCORDON, enqueue, target_of
+from gpupools.services.changequeue import enqueue, target_of
 from gpupools.services.moves import move
 
 
@@ -72,7 +72,10 @@ def _go_on(actor: Actor, change: ModeChange) -> None:
 
 
 def abandon(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
-    """Give a paused or failed change up. What it cordoned is uncordoned; labels that it wrote stay, as drift."""
+    """Give a paused or failed change up. What it cordoned is uncordoned and auto scaling that it paused goes on.
+
+    Labels that it wrote stay, as drift; a machine that it took out and did not put back stays outside, and is named.
+    """
     actor.require(Role.OPERATOR, change.pool.cluster)
     reason = changerules.needed(reason, "Say why the change is given up.")
     with transaction.atomic():
@@ -80,8 +83,9 @@ def abandon(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
         # What failed stays told; nothing of what was under way runs on.
         given_up = change.steps.exclude(state__in=[ChangeStep.State.DONE, ChangeStep.State.FAILED])
         given_up.update(state=ChangeStep.State.SKIPPED, finished_at=timezone.now())
-        if change.remembered.get("ours"):
-            enqueue(actor, change, UNCORDON)
+        # Pausing ends the queued bit as soon as a worker looks at it; nobody need wait for that.
+        pushes.supersede(change.pool.cluster, target_of(change), kinds={changequeue.STEP}, by="giving the change up")
+        holdings.let_go(actor, change)
     return change
 
 
@@ -116,7 +120,7 @@ def steps_back(change: ModeChange) -> tuple[routes.Step, ...]:
         machines=bool(machines),
         labels=bool(begun & {routes.WRITE_LABELS, routes.WRITE_POOL}),
     )
-    if "scaling" not in change.remembered:
+    if not change.remembered.get("scaling"):
         return steps
     resume = routes.Step(routes.RESUME_SCALING, "Let auto scaling of the pool go on")
     return *steps[:-1], resume, steps[-1]

@@ -13,8 +13,8 @@ from typing import Final
 from gpupools.clusters.port import AutoScaling, PoolFacts, PoolSpec
 from gpupools.domain import routes
 from gpupools.domain.modes import Mode, PlacementPolicy, mode_labels
-from gpupools.errors import Conflict, Refused
-from gpupools.models import NodePool
+from gpupools.errors import Conflict
+from gpupools.models import ModeChange, NodePool
 from gpupools.services import pushes, steps
 from gpupools.services.poolspecs import free_labels, mode_and_policy
 from gpupools.services.site import Finished, Result, Site, Waiting, listed
@@ -40,26 +40,28 @@ def remove(site: Site) -> Result:
     if waiting := steps.not_ready_for_labels(site):
         return waiting
     out = set(site.change.remembered.get(site.key("removed"), ()))
-    if "task_id" in site.step.learned and (running := _task(site, "take the machines out", REMOVAL)):
+    if running := steps.running_task(site, "take the machines out", REMOVAL):
         return running
     there = site.provider.instances(site.away.pool_id)
     due = {name: machine for name, machine in machines.items() if machine in there and name not in out}
     left = [node.name for node in site.nodes if not site.is_renewed(node) and node.name in machines]
     if not due and not left:
         site.remember(**{site.key("removed"): sorted(out | set(machines))})
-        return Finished(f"{listed(sorted(machines))} left {site.away.name}; the machines are kept.")
+        return Finished(f"{_named(machines)} left {site.away.name}; the machines are kept.")
     if due and "task_id" not in site.step.learned:
         pushes.hold(site.push)
         started = site.provider.remove(site.away.pool_id, sorted(due.values()))
         site.learn(task_id=started.task_id)
         return Waiting(f"ACK is taking {listed(sorted(due))} out of {site.away.name}.", 1.0)
-    return site.wait(f"{listed(sorted({*due, *left}))} did not leave {site.away.name} yet.", REMOVAL)
+    missing = f"{listed(sorted({*due, *left}))} did not leave {site.away.name}"
+    steps.check_task_known(site, missing)
+    return site.wait(f"{missing} yet.", REMOVAL)
 
 
 def attach(site: Site) -> Result:
     """Let the machines of a batch join the pool that they shall be in, and wait until their nodes are ready."""
     machines = _machines(site)
-    if "task_id" in site.step.learned and (running := _task(site, "set the machines up", ATTACHMENT)):
+    if running := steps.running_task(site, "set the machines up", ATTACHMENT):
         return running
     there = site.provider.instances(site.home.pool_id)
     outside = {name: machine for name, machine in machines.items() if machine not in there}
@@ -70,19 +72,29 @@ def attach(site: Site) -> Result:
         return Waiting(f"ACK is setting {listed(sorted(outside))} up for {site.home.name}.", 1.0)
     unnamed = [name for name, machine in machines.items() if not there.get(machine)]
     if unnamed:
-        return site.wait(f"{listed(sorted(unnamed))} did not join {site.home.name} yet.", ATTACHMENT)
+        missing = f"{listed(sorted(unnamed))} did not join {site.home.name}"
+        steps.check_task_known(site, missing)
+        return site.wait(f"{missing} yet.", ATTACHMENT)
     if renamed := {name: there[machine] for name, machine in machines.items() if there[machine] != name}:
         site.remember(renamed={**site.change.remembered.get("renamed", {}), **renamed})
     ready = {node.name for node in site.seen.fleet if node.ready}
     waiting = [there[machine] for machine in machines.values() if there[machine] not in ready]
     if waiting:
         return site.wait(f"{listed(sorted(waiting))} joined and is not ready yet.", ATTACHMENT)
-    return Finished(f"{listed(sorted(machines))} joined {site.home.name}.")
+    return Finished(f"{_named(machines)} joined {site.home.name}.")
+
+
+def _named(machines: Mapping[str, str]) -> str:
+    return listed(sorted(machines)) if machines else "No machine"
 
 
 def _machines(site: Site) -> dict[str, str]:
-    """Return the batch's nodes with their machines' ids, kept from before the first of them was taken out."""
-    wanted = site.step.node_names
+    """Return the batch's nodes with their machines' ids, kept from before the first of them was taken out.
+
+    On the way back without those that never left.
+    """
+    stayed = {node.name for node in site.nodes if site.has_stayed(node)}
+    wanted = [name for name in site.step.node_names if name not in stayed]
     kept: dict[str, str] = site.change.remembered.get(site.key("machines"), {})
     unknown = [name for name in wanted if name not in kept]
     if not unknown:
@@ -107,19 +119,11 @@ def _machines(site: Site) -> dict[str, str]:
     return {name: {**kept, **found}[name] for name in wanted}
 
 
-def _task(site: Site, what: str, limit: timedelta) -> Waiting | None:
-    """Look after the task of a call: a failed one fails the step, a finished one is None."""
-    task = site.provider.task(site.step.learned["task_id"])
-    if task.state == "fail":
-        raise Refused(f"ACK could not {what}: {task.message or 'it gave no reason'}.", code="task-failed")
-    return site.wait(f"ACK's task to {what} is running.", limit) if task.state == "running" else None
-
-
 def pause_scaling(site: Site) -> Result:
     """Hold auto scaling, so that ACK makes and removes no machine of the pool meanwhile."""
     facts = _facts(site, site.pool)
     if not facts.auto_scaling.enable:
-        return Finished("Auto scaling is off." if "scaling" not in site.change.remembered else "Auto scaling is held.")
+        return Finished("Auto scaling is held." if held_scaling(site.change) else "Auto scaling is off.")
     found = facts.auto_scaling
     site.remember(scaling={"min": found.min_instances, "max": found.max_instances, "kind": found.kind})
     return _scale(site, facts, AutoScaling())
@@ -127,11 +131,18 @@ def pause_scaling(site: Site) -> Result:
 
 def resume_scaling(site: Site) -> Result:
     """Let auto scaling go on within the bounds that it had."""
-    kept = site.change.remembered.get("scaling")
+    wanted = held_scaling(site.change)
     facts = _facts(site, site.pool)
-    if kept is None or facts.auto_scaling.enable:
+    if wanted is None or facts.auto_scaling.enable:
+        site.remember(scaling=None)
         return Finished("Auto scaling is as it was before.")
-    return _scale(site, facts, AutoScaling(True, kept["min"], kept["max"], kept["kind"]))
+    return _scale(site, facts, wanted)
+
+
+def held_scaling(change: ModeChange) -> AutoScaling | None:
+    """Return the auto scaling that a change has switched off and not yet on again."""
+    kept = change.remembered.get("scaling")
+    return AutoScaling(True, kept["min"], kept["max"], kept["kind"]) if kept else None
 
 
 def _scale(site: Site, facts: PoolFacts, wanted: AutoScaling) -> Result:

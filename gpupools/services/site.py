@@ -121,7 +121,7 @@ class Site:
         """Return the nodes of this step that must be cordoned and free: those that leave their mode or their pool."""
         if not self.is_by_machine:
             return self.leaving()
-        return [node for node in self.nodes if not self.is_renewed(node)]
+        return [node for node in self.nodes if not (self.is_renewed(node) or self.has_stayed(node))]
 
     @property
     def is_by_machine(self) -> bool:
@@ -132,6 +132,10 @@ class Site:
         """Tell whether a node has joined anew since its machine was taken out by this change."""
         before = self.change.remembered.get(self.key("uids"), {})
         return node.uid not in before.values() and node.name in {self.name_now(name) for name in before}
+
+    def has_stayed(self, node: GpuNode) -> bool:
+        """Tell whether, on the way back, a node is one that never left: there is nothing to bring back of it."""
+        return self.step.is_rollback and node.uid in self.change.remembered.get("uids", {}).values()
 
     def key(self, what: str) -> str:
         """Return the name under which facts of this direction are remembered."""

@@ -167,14 +167,13 @@ def write_pool(site: Site, unwritten: Sequence[GpuNode], *, update_nodes: bool) 
     facts = site.provider.pool(site.pool.pool_id)
     if facts is None:
         raise Conflict(f"{site.pool.name} is gone from ACK.", code="gone")
+    if running := running_task(site, "write the labels", LABELS):
+        return running
     if "task_id" in site.step.learned:
-        task = site.provider.task(site.step.learned["task_id"])
-        if task.state == "fail":
-            raise Refused(f"ACK could not write the labels: {task.message or 'it gave no reason'}.", code="task-failed")
-        if task.state == "running":
-            return site.wait("ACK is writing the labels.", LABELS)
         if unwritten:
-            return site.wait(f"The labels have not reached {names(unwritten)} yet.", LABELS)
+            missing = f"The labels have not reached {names(unwritten)}"
+            check_task_known(site, missing)
+            return site.wait(f"{missing} yet.", LABELS)
         if not update_nodes:
             return Finished("The pool carries the labels; its nodes get them when they join it again.")
         return Finished(f"The pool and its {routes.counted(len(site.seen.nodes))} carry the labels.")
@@ -200,6 +199,34 @@ def write_pool(site: Site, unwritten: Sequence[GpuNode], *, update_nodes: bool) 
     )
     site.learn(task_id=started.task_id)
     return Waiting("ACK is writing the labels.", 1.0)
+
+
+def running_task(site: Site, what: str, limit: timedelta) -> Waiting | None:
+    """Look after the task of a call, if there is one: a failed task fails the step, an ended one is None.
+
+    A task that ACK does not know any more counts as ended: what it did is seen at the nodes.
+    """
+    task_id = site.step.learned.get("task_id")
+    if not task_id:
+        return None
+    try:
+        task = site.provider.task(task_id)
+    except Refused as error:
+        if error.data.get("status") != 404:
+            raise
+        site.learn(forgotten=True)
+        return None
+    if task.state == "fail" or task.failed and task.state != "running":
+        reason = (task.message or f"it failed for {listed(task.failed) or 'no reason that it gives'}").rstrip(".")
+        raise Refused(f"ACK could not {what}: {reason} (task {task_id}).", code="task-failed", task_id=task_id)
+    return site.wait(f"ACK's task {task_id} to {what} is running.", limit) if task.state == "running" else None
+
+
+def check_task_known(site: Site, missing: str) -> None:
+    """Stop waiting for a task that ACK knows no more: nothing is under way, and something is still to be done."""
+    if site.step.learned.get("forgotten"):
+        raise Refused(f"{missing}, and ACK knows nothing of the task {site.step.learned['task_id']} any more.",
+                      code="task-gone")  # fmt: skip
 
 
 def carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

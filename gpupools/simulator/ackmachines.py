@@ -105,6 +105,21 @@ class Machines:
         machine.update(release=release, drain=drain)
         self._move(machine, "removing")
 
+    def give_up(self, machine_id: str) -> None:
+        """Stop taking a machine out or setting it up: it stays in its pool, or outside, and its pool's size follows."""
+        machine = self._state.machines.get(machine_id)
+        if machine is None or machine["state"] not in ("removing", "starting"):
+            return
+        pool = self._state.pools.get(machine["pool_id"])
+        is_staying = machine["state"] == "removing"
+        if pool is not None:
+            group = pool["scaling_group"]
+            group["desired_size"] = max(0, (group.get("desired_size") or 0) + (1 if is_staying else -1))
+        if is_staying:
+            self._move(machine, "running")
+        else:
+            self.lose(machine)
+
     def lose(self, machine: Record) -> None:
         """Take note that a machine's Node was deleted by somebody else: it is an instance outside the cluster now."""
         machine.update(pool_id="", labels={}, taints=[])

@@ -100,11 +100,15 @@ class Tasks:
             if (fault := self._faults.hit(TaskFail, lambda fault: _hits(fault, task))) is not None:
                 self._finish(task, "fail", {"code": fault.code, "message": fault.message})
                 return None
+            self._fail_nodes(task, work)
             again = self._work(task, work)
             task["updated"] = self._clock.stamp()
             self._state.touch()
             if again is not None:
                 return again
+            if failed := work.get("failed"):
+                self._finish(task, "fail", failed)
+                return None
             stage.update(state="success", end_time=self._clock.stamp())
             task["position"] += 1
         self._finish(task, "success", {})
@@ -115,6 +119,7 @@ class Tasks:
             task["stages"][task["position"]].update(state="fail", end_time=self._clock.stamp())
         if state == "fail":
             self._give_up_addons(task)
+            self._give_up_machines(task)
         task.update(state=state, error=error, updated=self._clock.stamp())
         self._tell(task, "Normal" if state == "success" else "Warning", task["task_type"], f"The task ended: {state}.")
         self._state.touch()
@@ -127,6 +132,29 @@ class Tasks:
                 del self._state.addons[work["addon"]]
             elif record is not None and record["state"] == "upgrading":
                 record["state"] = "active"
+
+    def _fail_nodes(self, task: Record, work: Record) -> None:
+        """Let a work of machines fail for those that a fault names, before any of them is done."""
+        if work["kind"] not in ("machines", "labels") or "failed" in work:
+            return
+        work["failed"] = {}
+        for machine_id in work["machines"]:
+            node = self._state.machines.get(machine_id, {}).get("node_name", "")
+
+            def meant(fault: TaskFail, node: str = node) -> bool:
+                return fault.node == node and fault.task_type in ("", task["task_type"])
+
+            if node and (fault := self._faults.hit(TaskFail, meant)) is not None:
+                work["failed"] = {"code": fault.code, "message": fault.message}
+                task["results"][machine_id] = "failed"
+                self._machines.give_up(machine_id)
+
+    def _give_up_machines(self, task: Record) -> None:
+        """What a failed task had begun with machines of a pool and not ended is not done."""
+        if task["task_type"] in ("nodepool_remove_nodes", "nodepool_attach"):
+            for machine_id, result in task["results"].items():
+                if result == "initial":
+                    self._machines.give_up(machine_id)
 
     def _tell(self, task: Record, level: str, action: str, message: str) -> None:
         timestamp = int(self._clock.now().timestamp() * 1000)
@@ -156,6 +184,8 @@ class Tasks:
     def _watch_machines(self, task: Record, work: Record) -> float | None:
         left = 0
         for machine_id in work["machines"]:
+            if task["results"].get(machine_id) == "failed":
+                continue
             state = self._state.machines.get(machine_id, {}).get("state", "gone")
             there = state == "running" if work["want"] == "running" else state in ("gone", "detached")
             # A machine that was asked to join and was removed meanwhile will not join any more.
@@ -169,7 +199,8 @@ class Tasks:
     def _push_labels(self, task: Record, work: Record) -> float | None:
         """Write the pool's labels and taints to one node after the other."""
         pool = self._state.pools.get(task["target"]["id"])
-        rest = [machine_id for machine_id in work["machines"] if machine_id not in work["done"]]
+        failed = {machine_id for machine_id, result in task["results"].items() if result == "failed"}
+        rest = [machine_id for machine_id in work["machines"] if machine_id not in {*work["done"], *failed}]
         if pool is None or not rest:
             return None
         self._machines.write_labels(rest[0], pool["kubernetes_config"])
@@ -214,7 +245,7 @@ class Tasks:
 
 def _hits(fault: TaskFail, task: Record) -> bool:
     """Whether a task is the one that shall fail, and has come as far as it shall."""
-    if fault.task_type not in ("", task["task_type"]):
+    if fault.node or fault.task_type not in ("", task["task_type"]):
         return False
     done = list(task["results"].values()).count("success")
     done += sum(1 for work in task["works"] if work.get("created"))

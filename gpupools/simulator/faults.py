@@ -141,10 +141,14 @@ class MixedCards(_Fault, frozen=True, tag="mixed-cards"):
 
 
 class TaskFail(_Fault, frozen=True, tag="task-fail"):
-    """ACK tasks of a type (empty: any) fail half way: after so many results (nodes, add-ons) of a stage."""
+    """ACK tasks of a type (empty: any) fail half way: after so many results (nodes, add-ons) of a stage.
+
+    With a ``node``: they do all other nodes first, and fail for the machine of that one.
+    """
 
     task_type: str = ""
     after: Count = 1
+    node: str = ""
     code: str = "InternalError"
     message: str = "The operation failed half way."
     times: Count = 1

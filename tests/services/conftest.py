@@ -8,6 +8,7 @@ from gpupools.models import Cluster, NodePool, Role
 from gpupools.services.access import Actor
 from tests.domain.builders import a_pod
 from tests.services.asking import two_nodes
+from tests.services.breakage import ack_cluster, ack_simulator, breaker, make  # noqa: F401  # fixtures of all
 from tests.services.builders import a_cluster, a_component, a_pool, an_actor
 from tests.services.showing import show
 
