@@ -141,7 +141,7 @@ class _Fold:
             self._add_topology(pod, count)
         if count := requests.get(EXCLUSIVE_GPU, 0):
             in_mode = not self.shared and not self.topology and self.node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
-            self._keep(_holding(pod, cards=count), former=not in_mode, placed=in_mode)
+            self._keep(_holding(pod, cards=count), former=not in_mode)
             if not in_mode:
                 self._warn_former(pod, f"{count} whole {_plural(count, 'card')}")
 

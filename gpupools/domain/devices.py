@@ -101,7 +101,7 @@ def _no_room(wanted: Wish, state: NodeState) -> Rejection:
         if wanted.core_percent > core_best:
             resource, asked, best = GPU_CORE, wanted.core_percent, core_best
             free = node.core_percent - state.requested.get(GPU_CORE, 0)
-    return Rejection(node.name, "device", reason, resource, asked, max(0, free), max(0, best))
+    return Rejection(node.name, "device", reason, resource, asked, free, max(0, best))
 
 
 def _choose(wanted: Wish, state: NodeState, fitting: list[int]) -> Verdict:

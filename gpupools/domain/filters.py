@@ -192,7 +192,7 @@ def enough_resources(wanted: Wish, state: NodeState) -> Rejections:
     room = allocatable.get(PODS)
     short = PASSED
     if room is not None and state.pods >= room:
-        short = (Rejection(state.node.name, "insufficient", "Too many pods", PODS, 1, max(0, room - state.pods)),)
+        short = (Rejection(state.node.name, "insufficient", "Too many pods", PODS, 1),)
     for resource, asked in wanted.requests:
         total = allocatable.get(resource, 0)
         free = total - requested.get(resource, 0)

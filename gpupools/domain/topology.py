@@ -107,8 +107,6 @@ def _divisions(cards: tuple[int, ...], count: int, short: int) -> Iterator[tuple
     first, others = cards[0], cards[1:]
     for size in (count, short) if short else (count,):
         for mates in combinations(others, size - 1):
-            if size - 1 > len(others):
-                continue
             rest = tuple(card for card in others if card not in mates)
             for tail in _divisions(rest, count, 0 if size == short else short):
                 yield ((first, *mates), *tail)

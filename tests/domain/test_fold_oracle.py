@@ -112,10 +112,39 @@ def a_case(picks):
     return a_plain_node(picks), [a_plain_pod(picks, number) for number in range(picks.between(0, 5))]
 
 
-@settings(max_examples=300)
+def a_sharing_pod(picks, number):
+    """A pod with a readable allocation on one of few cards, as most pods of a busy node are."""
+    units, core, card = picks.between(1, 9), picks.one_of(0, 0, 5, 30, 45), picks.one_of(0, 0, 0, 1, 2)
+    return a_plain_pod(picks, number) | {
+        "limits": [{MEM: units, CORE: core}],
+        "init": [],
+        "overhead": {},
+        "shares": picks.one_of([{card: units}], [{card: units}, {0: 1}]),
+        "cores": picks.one_of(None, [{card: core}], [{card: core}], [{card: 20, 4: 10}]),
+        "was": picks.one_of(None, None, 1, 12, 15),
+    }
+
+
+def a_busy_case(picks):
+    cards, units = picks.between(1, 2), picks.one_of(12, 15)
+    allocatable = {MEM: cards * units, COUNT: cards} | picks.one_of({CORE: 100 * cards}, {CORE: 100}, {})
+    pods = [a_sharing_pod(picks, number) for number in range(picks.between(2, 5))]
+    return {"allocatable": allocatable, "capacity": allocatable, "sick": ()}, pods
+
+
+@settings(max_examples=200)
 @given(cases(a_case))
 def test_the_fold_says_what_the_oracle_says(case):
-    node, pods = case
+    check(*case)
+
+
+@settings(max_examples=100)
+@given(cases(a_busy_case))
+def test_the_fold_of_a_busy_node_says_what_the_oracle_says(case):
+    check(*case)
+
+
+def check(node, pods):
     expected = oracle.fold(node, pods)
     real = GpuNode("n1", allocatable=node["allocatable"], capacity=node["capacity"], unhealthy=node["sick"])
     found = fold(real, [real_pod(pod) for pod in reversed(pods)])
