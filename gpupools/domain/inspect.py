@@ -1,84 +1,115 @@
-"""The tables of ``kubectl inspect cgpu``, byte for byte, and one of the same make for nodes with whole cards.
+"""The tables of ``kubectl inspect cgpu``, byte for byte where that tool is right, and one for nodes with whole cards.
 
+Where the tool is wrong the cells are right, and footnotes say what it would print: see footnotes.py.
 It only prints folds: no rule lives here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from gpupools.domain.allocation import FORMER_MODE, PENDING, UNKNOWN_CARD
-from gpupools.domain.gpus import UNKNOWN, Holding, NodeAllocation
+from gpupools.domain.allocation import PENDING
+from gpupools.domain.footnotes import footnotes, held_before, unit
+from gpupools.domain.gpus import UNKNOWN, GpuNode, Holding, NodeAllocation
 from gpupools.domain.modes import MODES
 
 PADDING = 2
-# The tool calls the unit MiB when a card of the first node has more units than this.
-MOST_GIB_UNITS = 100
-UNIT_WORDS = {1024: "GiB", 128: "128 MiB", 1: "MiB"}
+IN_CLUSTER = "Allocated/Total GPU Memory In Cluster:"
 
 
 def table(
-    allocations: Sequence[NodeAllocation], ips: Mapping[str, str], *, namespaces: frozenset[str] | None = None
+    allocations: Sequence[NodeAllocation],
+    nodes: Mapping[str, GpuNode],
+    *,
+    namespaces: Collection[str] | None = None,
 ) -> str:
     """Return the summary table of nodes that report shared memory, in the order given.
 
-    ``ips`` has the InternalIP by node name. Like the tool: PENDING is what is bound without a readable
-    allocation; a card that a node does not have shows ``0/0``, or what pods claim of it; what is claimed of
-    cards beyond the last column is left out. Where the tool is wrong, footnotes below the table say so; they name
-    pods of ``namespaces`` (None: all).
+    ``nodes`` by name tell addresses and cards. Like the tool: PENDING is what is bound without a readable
+    allocation, and a card that a node does not have shows ``0/0``. What is claimed of such a card counts in the sum of
+    the node and of the cluster. Nodes on which a former mode still holds memory come last, and count in no sum.
+    Footnotes name pods of ``namespaces`` (None: all).
     """
-    nodes = _sharing(allocations)
-    columns = max((len(node.gpus) for node in nodes), default=0)
-    has_pending = any(node.memory_units_pending for node in nodes)
+    shared, former = _parted(allocations)
+    columns = max((len(node.gpus) for node in shared), default=0)
+    has_pending = any(node.memory_units_pending for node in shared)
     header = ["NAME", "IPADDRESS", *(f"GPU{index}(Allocated/Total)" for index in range(columns))]
     header += ["PENDING(Allocated)"] if has_pending else []
-    rows = [[*header, f"GPU Memory({_guessed_unit(nodes)})"]]
-    used_in_cluster = 0
-    for node in nodes:
-        cards = [_card(node, index) for index in range(columns)]
-        used = sum(held for held, _ in cards) + node.memory_units_pending
-        used_in_cluster += used
-        row = [node.node, ips.get(node.node) or UNKNOWN, *(f"{held}/{total}" for held, total in cards)]
+    rows = [[*header, f"GPU Memory({unit(shared)})"]]
+    for node in [*shared, *former]:
+        cells = [f"{gpu.memory_units_used}/{gpu.memory_units}" for gpu in node.gpus] if node.memory_units else []
+        row = [node.node, _address(nodes, node), *cells, *["0/0"] * (columns - len(cells))]
         row += [str(node.memory_units_pending or "")] if has_pending else []
-        rows.append([*row, f"{used}/{node.memory_units}"])
-    total = sum(node.memory_units for node in nodes)
-    text = _framed(rows, "Allocated/Total GPU Memory In Cluster:", used_in_cluster, total)
-    return text + _lines(footnotes(allocations, namespaces=namespaces))
+        rows.append([*row, f"{_held(node)}/{node.memory_units}"])
+    text = _framed(rows, IN_CLUSTER, _used(shared), _total(shared))
+    return text + _lines(footnotes(shared, former, nodes, columns=columns, namespaces=namespaces))
 
 
 def details(
-    allocations: Sequence[NodeAllocation], ips: Mapping[str, str], *, namespaces: frozenset[str] | None = None
+    allocations: Sequence[NodeAllocation],
+    nodes: Mapping[str, GpuNode],
+    *,
+    namespaces: Collection[str] | None = None,
 ) -> str:
     """Return the tool's ``-d``: every node that reports shared memory with its pods, one line per pod.
 
     Like the tool, what is claimed of cards that are not there counts in the sums. Pods come by the first card
-    that they hold, pending ones first; a footnote names what stands in no column.
+    that they hold, pending ones first; a footnote names what stands in no column. Nodes on which a former mode still
+    holds memory come last, and count in no sum of the cluster.
     """
-    nodes = _sharing(allocations)
+    shared, former = _parted(allocations)
     rows: list[list[str]] = []
     dashes = ""
-    for node in nodes:
-        rows += [[""], ["NAME:", node.node], ["IPADDRESS:", ips.get(node.node) or UNKNOWN], [""]]
-        pending = ["Pending(Allocated)"] if node.memory_units_pending else []
-        rows.append(["NAME", "NAMESPACE", *(f"GPU{gpu.index}(Allocated)" for gpu in node.gpus), *pending, ""])
+    for node in [*shared, *former]:
+        rows += [[""], ["NAME:", node.node], ["IPADDRESS:", _address(nodes, node)], [""]]
+        pending = ["Pending(Allocated)"] if node.memory_units_pending and node.memory_units else []
+        gpus = node.gpus if node.memory_units else ()
+        rows.append(["NAME", "NAMESPACE", *(f"GPU{gpu.index}(Allocated)" for gpu in gpus), *pending, ""])
         pods = [
             [each.pod, each.namespace, *(str(units) for units in cards), *([str(waiting)] if pending else []), ""]
-            for each, cards, waiting in _pod_rows(node)
+            for each, cards, waiting in (_pod_rows(node) if node.memory_units else _former_rows(node))
         ]
         rows += pods
         # The first node's pods set the length of every rule: their bytes with one separator per cell, plus 10.
         dashes = dashes or "-" * (sum(len("\t".join(row).encode()) + 1 for row in pods) + 10)
-        used = node.memory_units_used
+        used = _held(node)
         rows += [["Allocated :", f"{used} ({_percent(used, node.memory_units)}%)", ""]]
         rows += [["Total :", f"{node.memory_units} ", ""], [dashes]]
-    used, total = sum(node.memory_units_used for node in nodes), sum(node.memory_units for node in nodes)
-    rows += [[""], [""], ["Allocated/Total GPU Memory In Cluster:", f"{used}/{total} ({_percent(used, total)}%)", ""]]
-    return _lines(_tabbed(rows)) + _lines(footnotes(allocations, namespaces=namespaces))
+    used, total = _used(shared), _total(shared)
+    rows += [[""], [""], [IN_CLUSTER, f"{used}/{total} ({_percent(used, total)}%)", ""]]
+    return _lines(_tabbed(rows)) + _lines(footnotes(shared, former, nodes, namespaces=namespaces))
 
 
-def _sharing(allocations: Sequence[NodeAllocation]) -> list[NodeAllocation]:
-    return [allocation for allocation in allocations if allocation.memory_units > 0]
+def _parted(allocations: Sequence[NodeAllocation]) -> tuple[list[NodeAllocation], list[NodeAllocation]]:
+    """Part the nodes that report shared memory from those on which only a former mode holds some."""
+    shared = [node for node in allocations if node.memory_units > 0]
+    return shared, [node for node in allocations if node.memory_units <= 0 and held_before(node)]
+
+
+def _before(node: NodeAllocation) -> int:
+    return sum(holding.memory_units for holding in held_before(node))
+
+
+def _held(node: NodeAllocation) -> int:
+    return node.memory_units_used if node.memory_units else _before(node)
+
+
+def _address(nodes: Mapping[str, GpuNode], node: NodeAllocation) -> str:
+    found = nodes.get(node.node)
+    return (found.ip if found else "") or UNKNOWN
+
+
+def _used(nodes: Iterable[NodeAllocation]) -> int:
+    return sum(node.memory_units_used for node in nodes)
+
+
+def _total(nodes: Iterable[NodeAllocation]) -> int:
+    return sum(node.memory_units for node in nodes)
+
+
+def _former_rows(node: NodeAllocation) -> list[tuple[Holding, list[int], int]]:
+    return [(holding, [], 0) for holding in held_before(node)]
 
 
 def _pod_rows(node: NodeAllocation) -> list[tuple[Holding, list[int], int]]:
@@ -99,108 +130,30 @@ def _pod_rows(node: NodeAllocation) -> list[tuple[Holding, list[int], int]]:
     return list(rows.values())
 
 
-def _card(node: NodeAllocation, index: int) -> tuple[int, int]:
-    if index < len(node.gpus):
-        gpu = node.gpus[index]
-        return gpu.memory_units_used, gpu.memory_units
-    if index in node.strays:
-        return node.strays[index], node.gpus[0].memory_units if node.gpus else 0
-    return 0, 0
+def document(allocations: Sequence[NodeAllocation], nodes: Mapping[str, GpuNode]) -> dict[str, Any]:
+    """Return what the tables show as one value for JSON, with the summary's footnotes.
 
-
-def _guessed_unit(nodes: Sequence[NodeAllocation]) -> str:
-    if not nodes:
-        return ""
-    first = nodes[0]
-    units = first.gpus[0].memory_units if first.gpus else 0
-    return "MiB" if units > MOST_GIB_UNITS else "GiB"
-
-
-def footnotes(allocations: Sequence[NodeAllocation], *, namespaces: frozenset[str] | None = None) -> list[str]:
-    """Say in sentences where the tool's table is wrong or leaves something out, naming pods of these namespaces."""
-    nodes = _sharing(allocations)
-    return [
-        *_unit_notes(nodes),
-        *_card_notes(nodes),
-        *(note for node in allocations for note in _lost_notes(node, namespaces)),
-    ]
-
-
-def _unit_notes(nodes: Sequence[NodeAllocation]) -> list[str]:
-    """Name the nodes whose unit is known and is not the one in the header."""
-    guess = _guessed_unit(nodes)
-    wrong: dict[str, list[str]] = {}
-    for node in nodes:
-        word = UNIT_WORDS.get(node.unit_mib or 0, "")
-        if word and word != guess:
-            wrong.setdefault(word, []).append(node.node)
-    return [
-        f"One unit of GPU memory is {word if word[0].isdigit() else f'1 {word}'}, not 1 {guess}, on: {', '.join(names)}"
-        for word, names in wrong.items()
-    ]
-
-
-def _card_notes(nodes: Sequence[NodeAllocation]) -> list[str]:
-    """Name nodes whose units are no multiple of their cards: the tool gives each the same and loses the rest."""
-    notes = []
-    for node in nodes:
-        cards = len(node.gpus)
-        if not cards:
-            notes.append(f"{node.node} reports {_units(node.memory_units)}, but no cards.")
-        elif rest := node.memory_units % cards:
-            notes.append(
-                f"{node.node} reports {_units(node.memory_units)} on {cards} cards: {rest} of them "
-                f"{'stands' if rest == 1 else 'stand'} on no card. The cards may not be alike."
-            )
-    return notes
-
-
-def _lost_notes(node: NodeAllocation, namespaces: frozenset[str] | None) -> list[str]:
-    """Name what is held on cards that are not there, or since before the node changed its mode."""
-    notes = []
-    if stray := [each for each in node.unplaced if each.lost == UNKNOWN_CARD and each.memory_units]:
-        where = ", ".join(f"GPU{index}" for index in sorted(node.strays))
-        notes.append(
-            f"{node.node} has {len(node.gpus)} {'card' if len(node.gpus) == 1 else 'cards'}, but "
-            f"{_units(sum(each.memory_units for each in stray))} are allocated on {where}: {_names(stray, namespaces)}"
-        )
-    if former := [each for each in node.unplaced if each.lost == FORMER_MODE and each.memory_units]:
-        notes.append(
-            f"{node.node} is in another mode now; {_units(sum(each.memory_units for each in former))} are still "
-            f"allocated from a former one and stand in no row: {_names(former, namespaces)}"
-        )
-    return notes
-
-
-def _units(count: int) -> str:
-    return f"{count} {'unit' if count == 1 else 'units'}"
-
-
-def _names(holdings: Sequence[Holding], namespaces: frozenset[str] | None) -> str:
-    seen = [each for each in holdings if namespaces is None or each.namespace in namespaces]
-    names = [f"{each.namespace}/{each.pod}" for each in seen]
-    if hidden := len(holdings) - len(seen):
-        names.append(f"{hidden} {'pod' if hidden == 1 else 'pods'} of other namespaces")
-    return ", ".join(names)
-
-
-def document(allocations: Sequence[NodeAllocation], ips: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the tables show as one value for JSON. Units are memory units; ``unit_mib`` null is unknown."""
-    nodes = _sharing(allocations)
-    used, total = sum(node.memory_units_used for node in nodes), sum(node.memory_units for node in nodes)
+    Figures are memory units; ``unit`` is the word in the table's head, and ``unit_mib`` null is unknown.
+    ``memory_units_former`` is what a former mode of a node still holds; it is in no other figure but the orphans'.
+    """
+    shared, former = _parted(allocations)
+    used, total = _used(shared), _total(shared)
+    columns = max((len(node.gpus) for node in shared), default=0)
     return {
-        "nodes": [_document_of(node, ips.get(node.node) or None) for node in nodes],
+        "nodes": [_document_of(node, _address(nodes, node)) for node in [*shared, *former]],
+        "unit": unit(shared),
         "memory_units": total,
         "memory_units_used": used,
+        "memory_units_former": sum(_before(node) for node in former),
         "percent": _percent(used, total),
-        "footnotes": footnotes(allocations),
+        "footnotes": footnotes(shared, former, nodes, columns=columns),
     }
 
 
-def _document_of(node: NodeAllocation, ip: str | None) -> dict[str, Any]:
+def _document_of(node: NodeAllocation, ip: str) -> dict[str, Any]:
     return {
         "name": node.node,
-        "ip": ip,
+        "ip": None if ip == UNKNOWN else ip,
         "mode": node.mode.value if node.mode else None,
         "policy": node.policy.value,
         "unit_mib": node.unit_mib,
@@ -209,6 +162,7 @@ def _document_of(node: NodeAllocation, ip: str | None) -> dict[str, Any]:
         "memory_units_releasing": node.memory_units_releasing,
         "memory_units_pending": node.memory_units_pending,
         "memory_units_orphan": node.memory_units_orphan,
+        "memory_units_former": 0 if node.memory_units else _before(node),
         "core_percent": node.core_percent,
         "core_percent_used": node.core_percent_used,
         "gpus": [

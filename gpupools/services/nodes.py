@@ -93,6 +93,6 @@ def tables(actor: Actor, cluster: Cluster, *, node: str = "") -> Tables:
     if node and not found.rows:
         raise Missing(f"There is no node {node} in cluster {cluster.name}.", code="no-such-node")
     folds = [row.allocation for row in found.rows if row.allocation is not None]
-    ips = {row.name: row.node.ip for row in found.rows}
-    shared = inspect.table(folds, ips, namespaces=actor.namespaces(cluster))
+    known = {row.name: row.node for row in found.rows}
+    shared = inspect.table(folds, known, namespaces=actor.namespaces(cluster))
     return Tables(found.taken_at, shared, inspect.whole_table(folds))

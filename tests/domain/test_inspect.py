@@ -5,14 +5,23 @@ from __future__ import annotations
 import pytest
 
 from gpupools.domain.allocation import fold
-from gpupools.domain.inspect import details, document, footnotes, table, whole_table
+from gpupools.domain.inspect import details, document, table, whole_table
 from tests.domain.builders import COUNT, MEM, a_node, a_pod, container, filled
 
 
+def shown(*nodes, pods=(), lay_out=table, **fields):
+    return lay_out([fold(node, pods) for node in nodes], {node.name: node for node in nodes}, **fields)
+
+
+def notes(*nodes, pods=(), **fields):
+    """What stands below the table."""
+    return shown(*nodes, pods=pods, **fields).split("%)  \n")[1].splitlines()
+
+
 def test_the_binpack_state_of_a_node_with_four_cards():
-    node = a_node("cn-shanghai.192.0.2.109")
+    node = a_node("cn-shanghai.192.0.2.109", ip="192.0.2.109")
     pods = filled(15, 9, on=node.name)
-    assert table([fold(node, pods)], {node.name: "192.0.2.109"}) == (
+    assert shown(node, pods=pods) == (
         "NAME                     IPADDRESS    GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  "
         "GPU3(Allocated/Total)  GPU Memory(GiB)\n"
         "cn-shanghai.192.0.2.109  192.0.2.109  15/15                  9/15                   0/15                   "
@@ -24,8 +33,8 @@ def test_the_binpack_state_of_a_node_with_four_cards():
 
 
 def test_a_mixed_state_with_pending_and_a_card_that_is_not_there():
-    n2 = a_node("n2", resources={MEM: 61})
-    n1 = a_node("n1", cards=1)
+    n2 = a_node("n2", resources={MEM: 61}, ip="10.0.0.2")
+    n1 = a_node("n1", cards=1, ip="10.0.0.1")
     pods = [
         a_pod("multi", mem=8, at={0: 2, 1: 2, 2: 2, 3: 2}, label_count=4, on="n2"),
         a_pod("twoc", container(mem=3), container(mem=4), at=[{1: 3}, {1: 4}], on="n2"),
@@ -35,66 +44,89 @@ def test_a_mixed_state_with_pending_and_a_card_that_is_not_there():
         a_pod("done", mem=4, at={0: 4}, phase="Succeeded", on="n2"),
         a_pod("stray", mem=2, at={3: 2}, on="n1"),
     ]
-    assert table([fold(n2, pods), fold(n1, pods)], {"n1": "10.0.0.1", "n2": "10.0.0.2"}) == (
+    assert shown(n2, n1, pods=pods) == (
         "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU2(Allocated/Total)  GPU3(Allocated/Total)  "
         "PENDING(Allocated)  GPU Memory(GiB)\n"
         "n2    10.0.0.2   2/15                   9/15                   3/15                   7/15                   "
         "6                   27/61\n"
-        "n1    10.0.0.1   0/15                   0/0                    0/0                    2/15                   "
+        "n1    10.0.0.1   0/15                   0/0                    0/0                    0/0                    "
         "                    2/15\n"
         "------------------------------------------------------------\n"
         "Allocated/Total GPU Memory In Cluster:\n"
         "29/76 (38%)  \n"
-        "n2 reports 61 units on 4 cards: 1 of them stands on no card. The cards may not be alike.\n"
-        "n1 has 1 card, but 2 units are allocated on GPU3: default/stray\n"
+        "n2 reports 61 units on 4 cards: 1 of them stands on no card. The cards may not be alike; kubectl inspect cgpu "
+        "and ACK's scheduler take each for 15 units.\n"
+        "n1 has 1 card, but 2 units are allocated on GPU3: default/stray. They count in 2/15; kubectl inspect cgpu "
+        "would print 2/15 under GPU3.\n"
     )
 
 
 @pytest.mark.parametrize("nodes", [[], [a_node(mode="exclusive")]])
 def test_no_sharing_node_at_all(nodes):
-    assert table([fold(node, []) for node in nodes], {}) == (
-        "NAME  IPADDRESS  GPU Memory()\n\nAllocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n"
+    assert shown(*nodes) == ("NAME  IPADDRESS  GPU Memory()\n\nAllocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n")
+
+
+def test_what_is_claimed_beyond_the_last_column_counts_though_the_tool_leaves_it_out():
+    text = shown(a_node(cards=1, ip="10.0.0.1"), pods=[a_pod(mem=2, at={3: 2}), *filled(4)])
+    assert text.splitlines()[1] == "n1    10.0.0.1   4/15                   6/15"
+    assert text.endswith(
+        "6/15 (40%)  \nn1 has 1 card, but 2 units are allocated on GPU3: default/p. They count in 6/15; kubectl "
+        "inspect cgpu would print 4/15 for the node and count no more of it.\n"
     )
 
 
-def test_what_is_claimed_beyond_the_last_column_is_left_out_as_the_tool_does():
-    text = table([fold(a_node(cards=1), [a_pod(mem=2, at={3: 2})])], {"n1": "10.0.0.1"})
-    assert text.splitlines()[1] == "n1    10.0.0.1   0/15                   0/15"
-    assert text.endswith("0/15 (0%)  \nn1 has 1 card, but 2 units are allocated on GPU3: default/p\n")
+def test_a_pod_on_cards_within_and_beyond_the_columns_is_told_of_both():
+    found = notes(a_node("a", cards=1), a_node("b", cards=3), pods=[a_pod("odd", mem=6, at={2: 2, 7: 4}, on="a")])
+    assert found == [
+        "a has 1 card, but 6 units are allocated on GPU2, GPU7: default/odd. They count in 6/15; kubectl inspect cgpu "
+        "would print 2/15 under GPU2 and 2/15 for the node and count no more of it."
+    ]
 
 
 def test_memory_without_cards_shows_no_card():
-    allocations = [fold(a_node("a", resources={COUNT: 0}), [a_pod(mem=4, on="a")]), fold(a_node("b", cards=1), [])]
-    lines = table(allocations, {}).splitlines()
+    lines = shown(a_node("a", resources={COUNT: 0}), a_node("b", cards=1), pods=[a_pod(mem=4, on="a")]).splitlines()
     assert lines[1] == "a     unknown    0/0                    4                   4/60"
     assert lines[2] == "b     unknown    0/15                                       0/15"
+    assert lines[6] == "a reports 60 units, but no cards."
 
 
 def test_the_per_cent_is_cut_not_rounded():
-    assert table([fold(a_node(cards=1), filled(14))], {}).endswith("14/15 (93%)  \n")
+    assert shown(a_node(cards=1), pods=filled(14)).endswith("14/15 (93%)  \n")
 
 
 MEMORY = "aliyun.accelerator/nvidia_mem"
+BY_FIRST = "kubectl inspect cgpu would print GPU Memory(MiB), by how many units the first card has."
 
 
 @pytest.mark.parametrize(
-    ("units", "label", "word", "footnote"),
+    ("units", "label", "word", "footnotes"),
     [
-        (15, "16130MiB", "GiB", ""),
-        (15, None, "GiB", ""),
-        (100, None, "GiB", ""),
-        (101, None, "MiB", ""),
-        (141, "143771MiB", "MiB", "One unit of GPU memory is 1 GiB, not 1 MiB, on: n1\n"),
-        (253, "32510MiB", "MiB", "One unit of GPU memory is 128 MiB, not 1 MiB, on: n1\n"),
-        (16130, "16130MiB", "MiB", ""),
-        (141, None, "MiB", ""),
+        (15, "16130MiB", "GiB", []),
+        (15, None, "GiB", []),
+        (100, None, "GiB", []),
+        (16130, "16130MiB", "MiB", []),
+        (16130, None, "MiB", []),
+        (4096, None, "MiB", []),
+        (140, "143771MiB", "GiB", [f"A unit of GPU memory is 1 GiB on: n1. {BY_FIRST}"]),
+        (253, "32510MiB", "128MiB", [f"A unit of GPU memory is 128 MiB on: n1. {BY_FIRST}"]),
+        (
+            59, "7611MiB", "128MiB",
+            ["A unit of GPU memory is 128 MiB on: n1. " + BY_FIRST.replace("MiB", "GiB")],
+        ),
+        *(
+            (
+                units, None, "units",
+                ["Nothing says whether a unit of GPU memory is 1 GiB or 128 MiB on: n1. kubectl inspect cgpu would "
+                 "print GPU Memory(MiB), but no card is as small as that."],
+            )
+            for units in (101, 141, 4095)
+        ),
     ],
-)
-def test_a_wrong_guess_of_the_unit_is_corrected_below_the_table(units, label, word, footnote):
-    node = a_node(cards=1, units=units, labels={MEMORY: label} if label else {})
-    text = table([fold(node, [])], {})
-    assert f"GPU Memory({word})" in text
-    assert text.split("%)  \n")[1] == footnote
+)  # fmt: skip
+def test_the_head_names_the_unit_and_a_footnote_the_wrong_guess(units, label, word, footnotes):
+    text = shown(a_node(cards=1, units=units, labels={MEMORY: label} if label else {}))
+    assert text.splitlines()[0].endswith(f"GPU Memory({word})")
+    assert text.split("%)  \n")[1].splitlines() == footnotes
 
 
 def test_units_that_differ_between_nodes_are_named():
@@ -102,9 +134,18 @@ def test_units_that_differ_between_nodes_are_named():
         a_node("a", cards=1, units=15, labels={MEMORY: "16130MiB"}),
         a_node("b", cards=1, units=253, labels={MEMORY: "32510MiB"}),
     ]
-    assert table([fold(node, []) for node in nodes], {}).endswith(
-        "0/268 (0%)  \nOne unit of GPU memory is 128 MiB, not 1 GiB, on: b\n"
-    )
+    text = shown(*nodes)
+    assert text.splitlines()[0].endswith("GPU Memory(units)")
+    assert text.split("%)  \n")[1].splitlines() == [
+        "A unit of GPU memory is 128 MiB on: b. " + BY_FIRST.replace("MiB", "GiB"),
+        "A unit of GPU memory is 1 GiB on: a.",
+    ]
+
+
+def test_a_node_without_a_label_counts_as_its_neighbours_do_where_it_can():
+    labelled = a_node("b", cards=1, units=22, labels={MEMORY: "23028MiB"})
+    assert shown(a_node("a"), labelled).splitlines()[0].endswith("GPU Memory(GiB)")
+    assert notes(a_node("a"), labelled) == []
 
 
 def test_nodes_with_whole_cards_have_a_table_of_their_own():
@@ -125,12 +166,12 @@ def test_nodes_with_whole_cards_have_a_table_of_their_own():
 
 
 def test_the_details_of_a_node_with_a_pod_that_waits():
-    node = a_node("cn-shanghai.192.0.2.109")
+    node = a_node("cn-shanghai.192.0.2.109", ip="192.0.2.109")
     pods = [a_pod("waiting", mem=4, on=node.name)]
     pods += [a_pod(f"bert-{card}", mem=units, at={card: units}, on=node.name) for card, units in enumerate((15, 9))]
     rule = len("waiting\tdefault\t0\t0\t0\t0\t4\t\n" + "bert-0\tdefault\t15\t0\t0\t0\t0\t\n")
     rule += len("bert-1\tdefault\t0\t9\t0\t0\t0\t\n") + 10
-    assert details([fold(node, pods)], {node.name: "192.0.2.109"}) == (
+    assert shown(node, pods=pods, lay_out=details) == (
         "\n"
         "NAME:       cn-shanghai.192.0.2.109\n"
         "IPADDRESS:  192.0.2.109\n"
@@ -160,7 +201,7 @@ def test_details_show_a_pod_on_several_cards_once_and_count_what_stands_in_no_co
         a_pod("partly", mem=6, at={1: 3, 4: 3}, label_count=2),
         a_pod("whole", whole=1),
     ]
-    text = details([fold(node, pods), fold(a_node("x", mode="exclusive"), [])], {})
+    text = shown(node, a_node("x", mode="exclusive"), pods=pods, lay_out=details)
     assert text.splitlines()[1:9] == [
         "NAME:       n1",
         "IPADDRESS:  unknown",
@@ -176,8 +217,8 @@ def test_details_show_a_pod_on_several_cards_once_and_count_what_stands_in_no_co
 
 
 def test_every_rule_is_as_long_as_the_first_nodes_pods_say():
-    nodes = [fold(a_node("a"), []), fold(a_node("b"), filled(4, on="b"))]
-    rules = [line for line in details(nodes, {}).splitlines() if line.startswith("-")]
+    text = shown(a_node("a"), a_node("b"), pods=filled(4, on="b"), lay_out=details)
+    rules = [line for line in text.splitlines() if line.startswith("-")]
     assert rules == ["-" * 10] * 2
 
 
@@ -187,34 +228,105 @@ def test_details_of_no_node():
 
 def test_per_cent_are_cut_in_floating_point_as_the_tool_does():
     node = a_node(cards=1, units=100)
-    assert "\n29/100 (28%)  \n" in table([fold(node, filled(29))], {})
-    assert "29 (28%)" in details([fold(node, filled(29))], {})
+    assert "\n29/100 (28%)  \n" in shown(node, pods=filled(29))
+    assert "29 (28%)" in shown(node, pods=filled(29), lay_out=details)
 
 
-def test_footnotes_name_what_a_former_mode_still_holds():
-    node = a_node(mode="exclusive")
-    allocations = [fold(node, [a_pod("old", mem=6, at={0: 6}), a_pod("two", mem=1, namespace="far")])]
-    words = "n1 is in another mode now; 7 units are still allocated from a former one and stand in no row: "
-    assert footnotes(allocations) == [words + "default/old, far/two"]
-    assert footnotes(allocations, namespaces=frozenset({"default"})) == [
-        words + "default/old, 1 pod of other namespaces"
+# -- A former mode
+
+
+OLD = [a_pod("old", mem=6, at={0: 6}, on="z"), a_pod("two", mem=1, namespace="far", on="z")]
+BEFORE = "z is in another mode now; 7 units are still allocated from a former one, and count in no sum of the cluster: "
+LEFT_OUT = ". kubectl inspect cgpu would leave the node out."
+
+
+def test_what_a_former_mode_still_holds_has_a_row_of_its_own_and_counts_in_no_sum():
+    nodes = [a_node("z", mode="topology", cards=2, ip="10.0.0.3"), a_node("n2", cards=2, ip="10.0.0.2")]
+    assert shown(*nodes, pods=[*OLD, *filled(15, 9, on="n2")]) == (
+        "NAME  IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)\n"
+        "n2    10.0.0.2   15/15                  9/15                   24/30\n"
+        "z     10.0.0.3   0/0                    0/0                    7/0\n"
+        f"{'-' * 49}\n"
+        "Allocated/Total GPU Memory In Cluster:\n"
+        "24/30 (80%)  \n"
+        f"{BEFORE}default/old, far/two{LEFT_OUT}\n"
+    )
+
+
+def test_the_details_of_what_a_former_mode_still_holds():
+    nodes = [a_node("z", mode="exclusive", cards=2), a_node("a", cards=1)]
+    assert shown(*nodes, pods=[*OLD, *filled(4, on="a")], lay_out=details) == (
+        "\n"
+        "NAME:       a\n"
+        "IPADDRESS:  unknown\n"
+        "\n"
+        "NAME         NAMESPACE  GPU0(Allocated)  \n"
+        "used-0       default    4                \n"
+        "Allocated :  4 (26%)    \n"
+        "Total :      15         \n"
+        f"{'-' * 28}\n"
+        "\n"
+        "NAME:       z\n"
+        "IPADDRESS:  unknown\n"
+        "\n"
+        "NAME         NAMESPACE  \n"
+        "old          default    \n"
+        "two          far        \n"
+        "Allocated :  7 (0%)     \n"
+        "Total :      0          \n"
+        f"{'-' * 28}\n"
+        "\n"
+        "\n"
+        "Allocated/Total GPU Memory In Cluster:  4/15 (26%)  \n"
+        f"{BEFORE}default/old, far/two{LEFT_OUT}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "named"),
+    [({"default"}, "default/old, 1 pod of other namespaces"), (set(), "2 pods of other namespaces")],
+)
+def test_pods_of_other_namespaces_are_counted_and_not_named(namespaces, named):
+    assert notes(a_node("z", mode="exclusive"), pods=OLD, namespaces=namespaces) == [BEFORE + named + LEFT_OUT]
+
+
+# -- Cards that are not alike
+
+
+def test_units_left_over_are_named():
+    assert notes(a_node("b", resources={MEM: 63})) == [
+        "b reports 63 units on 4 cards: 3 of them stand on no card. The cards may not be alike; kubectl inspect cgpu "
+        "and ACK's scheduler take each for 15 units."
     ]
-    assert footnotes(allocations, namespaces=frozenset()) == [words + "2 pods of other namespaces"]
+    assert notes(a_node()) == []
 
 
-def test_footnotes_name_units_without_cards_and_units_left_over():
-    nodes = [fold(a_node("a", resources={COUNT: 0}), []), fold(a_node("b", resources={MEM: 63}), [])]
-    assert footnotes(nodes) == [
-        "a reports 60 units, but no cards.",
-        "b reports 63 units on 4 cards: 3 of them stand on no card. The cards may not be alike.",
-    ]
-    assert footnotes([fold(a_node(), [])]) == []
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        ({MEMORY: "15079MiB"}, "15079 MiB"),
+        ({MEMORY: "23028MiB", "aliyun.accelerator/nvidia_count": "4"}, "4 cards of 23028 MiB"),
+        ({MEMORY: "23028MiB", "aliyun.accelerator/nvidia_count": "2"}, None),
+        ({MEMORY: "23028MiB"}, None),
+        ({}, None),
+    ],
+)
+def test_cards_that_are_not_those_of_the_labels_are_named(labels, said):
+    sentence = (
+        f"n1 reports 22 units for each of 2 cards, but its labels say {said}. The cards may not be alike; kubectl "
+        "inspect cgpu and ACK's scheduler take each for 22 units."
+    )
+    found = notes(a_node(cards=2, units=22, labels=labels))
+    assert found[-1:] == ([sentence] if said else [])
+
+
+# -- JSON
 
 
 def test_the_document_has_the_same_numbers():
-    node = a_node(cards=2, labels={MEMORY: "16130MiB"}, unhealthy=(1,))
+    node = a_node(cards=2, labels={MEMORY: "16130MiB"}, unhealthy=(1,), ip="10.0.0.1")
     pods = [a_pod("a", mem=4, at={0: 4}), a_pod("b", mem=3), a_pod("c", mem=2, at={5: 2}, terminating=True)]
-    found = document([fold(node, pods)], {"n1": "10.0.0.1"})
+    found = shown(node, pods=pods, lay_out=document)
     (row,) = found["nodes"]
     assert (found["memory_units"], found["memory_units_used"], found["percent"]) == (30, 9, 30)
     assert (row["name"], row["ip"], row["mode"], row["unit_mib"]) == ("n1", "10.0.0.1", "cgpu", 1024)
@@ -225,5 +337,17 @@ def test_the_document_has_the_same_numbers():
         {"namespace": "default", "name": "a", "memory_units": 4, "core_percent": 0, "releasing": False}
     ]
     assert [(each["name"], each["why"]) for each in row["unplaced"]] == [("b", "pending"), ("c", "unknown-card")]
-    assert found["footnotes"] == ["n1 has 2 cards, but 2 units are allocated on GPU5: default/c"]
-    assert document([fold(a_node(mode=None), [])], {})["nodes"] == []
+    assert found["footnotes"] == notes(node, pods=pods)
+    assert len(found["footnotes"]) == 1
+    assert (found["unit"], found["memory_units_former"]) == ("GiB", 0)
+    assert shown(a_node(mode=None), lay_out=document)["nodes"] == []
+
+
+def test_the_document_has_what_a_former_mode_still_holds():
+    found = shown(a_node("z", mode="exclusive", cards=2), a_node("a", cards=1), pods=OLD, lay_out=document)
+    assert [(row["name"], row["memory_units_former"], row["ip"]) for row in found["nodes"]] == [
+        ("a", 0, None),
+        ("z", 7, None),
+    ]
+    assert (found["memory_units"], found["memory_units_used"], found["memory_units_former"]) == (15, 0, 7)
+    assert [each["why"] for each in found["nodes"][1]["unplaced"]] == ["former-mode"] * 2

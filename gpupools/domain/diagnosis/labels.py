@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, counted_cards, shared_units
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, as_labelled, counted_cards, shared_units
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import GPU_MEM, MODE_LABEL, MODES, PLACEMENT_LABEL, Mode
 
 _OLD_LABELS = ("cgpu", "gpushare")
 _ISOLATED = {Mode.CGPU, Mode.CORE_MEM}
 _VIRTUAL = ("ecs.vgn", "ecs.sgn")  # instance families with a part of a card
-UNIT_SIZES_MIB = (1024, 128, 1)
 
 
 def differs_from_pool(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
@@ -83,18 +82,15 @@ def unsupported_machine(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
 
 def mixed_cards(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
     """34: what is reported is not what the cards of the label add up to; the first card decides for all."""
-    memory_mib, cards, units = node.card_memory_mib, counted_cards(node), shared_units(node)
-    if not memory_mib or not units or not node.shared_cards:
-        return
-    each = units // node.shared_cards
-    if each in {memory_mib // size for size in UNIT_SIZES_MIB} and cards in {None, node.shared_cards}:
+    if as_labelled(node):
         return
     yield Diagnosis(
         "implausible-cards",
         34,
         Severity.WARNING,
         f"The cards of {node.name} are not what the node reports.",
-        f"{units} units on {node.shared_cards} cards, but the labels say {cards} cards of {memory_mib} MiB.",
+        f"{shared_units(node)} units on {node.shared_cards} cards, but the labels say {counted_cards(node)} cards of "
+        f"{node.card_memory_mib} MiB.",
         "The plugin takes every card for the first one's like: keep one model to a node, and see whether ECC was "
         "switched since it joined.",
         node.name,

@@ -12,9 +12,11 @@ from functools import cached_property
 
 import msgspec
 
+from gpupools.domain.allocation import UNIT_SIZES_MIB
 from gpupools.domain.components import NAMESPACE
 from gpupools.domain.gpus import GpuNode, NodeAllocation, Pod, Workload
 from gpupools.domain.modes import CARD_COUNT_LABEL, GPU_CORE, GPU_MEM, GPU_RESOURCES, Mode
+from gpupools.domain.quantities import integer
 
 
 class Severity(StrEnum):
@@ -170,5 +172,16 @@ def core_percent(node: GpuNode) -> int:
 
 def counted_cards(node: GpuNode) -> int | None:
     """Return how many cards ACK counted at join, None when its label is missing or unreadable."""
-    text = node.labels.get(CARD_COUNT_LABEL, "")
-    return int(text) if text.isascii() and text.isdigit() else None
+    return integer(node.labels.get(CARD_COUNT_LABEL, ""))
+
+
+def as_labelled(node: GpuNode) -> bool:
+    """Whether a shared node's units are those of the cards that ACK's labels name; true where labels are missing.
+
+    The device plugin takes every card for the first one's like, so this is false only where that shows.
+    """
+    memory_mib, cards, units = node.card_memory_mib, counted_cards(node), shared_units(node)
+    if not memory_mib or not units or not node.shared_cards:
+        return True
+    sizes = {memory_mib // size for size in UNIT_SIZES_MIB}
+    return units // node.shared_cards in sizes and cards in {None, node.shared_cards}

@@ -42,14 +42,14 @@ class Command(BaseCommand):
             if node not in folds:
                 raise CommandError(f"Cluster {cluster.name} has no GPU node {node}.")
             folds = {node: folds[node]}
-        ips = {each.name: each.ip for each in picture.nodes}
+        nodes = {each.name: each for each in picture.nodes}
         chosen = [folds[name] for name in sorted(folds)]
         if options["as_json"]:
-            found = {"cluster": cluster.name, "taken_at": timestamp(picture.taken_at), **tables.document(chosen, ips)}
+            found = {"cluster": cluster.name, "taken_at": timestamp(picture.taken_at), **tables.document(chosen, nodes)}
             self.stdout.write(json.dumps(found, indent=2))
             return
         shown = tables.details if options["details"] else tables.table
-        self.stdout.write(shown(chosen, ips), ending="")
+        self.stdout.write(shown(chosen, nodes), ending="")
         if options["whole"]:
             self.stdout.write(tables.whole_table(chosen), ending="")
 
