@@ -66,6 +66,16 @@ def envlist(name: str, default: Sequence[str]) -> list[str]:
     return [entry for part in value.split(",") if (entry := part.strip())]
 
 
+def envwords(name: str, default: Sequence[str], *, choices: Sequence[str]) -> tuple[str, ...]:
+    """Read a comma-separated list of known words; the word ``none`` alone makes it empty, and unset is the default."""
+    words = envlist(name, default)
+    if words == ["none"]:
+        return ()
+    if unknown := next((word for word in words if word not in choices), None):
+        raise refuse(name, found=unknown, allowed=f"none, or a list out of {', '.join(choices)}")
+    return tuple(word for word in choices if word in words)
+
+
 def envorigins(name: str) -> list[str]:
     """Read a list of origins, each a scheme and a host: ``https://console.example.com``."""
     origins = envlist(name, ())

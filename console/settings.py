@@ -23,9 +23,11 @@ from console.environment import (
     envredis,
     envsecret,
     envstr,
+    envwords,
     envzone,
 )
 from console.logs import logging_config
+from gpupools.domain.requests import Kind
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -71,6 +73,8 @@ GPUPOOLS_POLL_SECONDS = envint("GPUPOOLS_POLL_SECONDS", 15, lowest=2, highest=36
 GPUPOOLS_CHANGE_EXPIRY_HOURS = envint("GPUPOOLS_CHANGE_EXPIRY_HOURS", 24, lowest=1, highest=24 * 90)
 # One person may ask and decide: off, and said on every page where it is on.
 GPUPOOLS_ALLOW_SELF_APPROVAL = envbool("GPUPOOLS_ALLOW_SELF_APPROVAL", False)
+# What else than mode changes a second person must approve.
+GPUPOOLS_APPROVAL_REQUIRED = envwords("GPUPOOLS_APPROVAL_REQUIRED", tuple(Kind), choices=tuple(Kind))
 GPUPOOLS_IDEMPOTENCY_HOURS = envint("GPUPOOLS_IDEMPOTENCY_HOURS", 24, lowest=1, highest=24 * 30)
 GPUPOOLS_MAX_MANIFEST_BYTES = envint("GPUPOOLS_MAX_MANIFEST_BYTES", 256 * 1024, lowest=1024, highest=4 * 1024 * 1024)
 

@@ -28,6 +28,7 @@ ROWS = (
     models.JobTemplate,
     models.ModeChange,
     models.NodePool,
+    models.OperationRequest,
     models.Push,
     models.Submission,
     models.User,

@@ -11,7 +11,7 @@ from celery import shared_task
 
 from gpupools.errors import Refused, Unreachable
 from gpupools.models import Cluster
-from gpupools.services import allocation, changes, clusters, components, notices, poolsync, pushing
+from gpupools.services import allocation, changes, clusters, components, notices, poolsync, pushing, requests
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +71,9 @@ def probe_cluster(cluster_id: int) -> None:
 
 @shared_task(name="gpupools.expire_changes")
 def expire_changes() -> None:
-    """Let mode changes expire that nobody decided on in time."""
+    """Let mode changes and other requests expire that nobody decided on in time, and lapse what moved."""
     changes.expire_due()
+    requests.expire_due()
 
 
 @shared_task(name="gpupools.send_notices")

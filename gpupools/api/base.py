@@ -90,11 +90,13 @@ class Door(viewsets.GenericViewSet[Any]):
             self.actor, key, idempotency.digest(request.method or "", request.get_full_path(), body.encode())
         )
         if seen is not None:
-            return Response(seen.body, status=seen.status, headers={"Idempotency-Replayed": "true"})
+            where = {"Location": seen.location} if seen.location else {}
+            return Response(seen.body, status=seen.status, headers={**where, "Idempotency-Replayed": "true"})
         kept = False
         try:
             response = work()
-            idempotency.finish(self.actor, key, idempotency.Answer(response.status_code, plain(response.data)))
+            answer = idempotency.Answer(response.status_code, plain(response.data), response.get("Location", ""))
+            idempotency.finish(self.actor, key, answer)
             kept = True
             return response
         finally:

@@ -6,7 +6,7 @@ from django.urls import include, path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.routers import SimpleRouter
 
-from gpupools.api.views import changes, clusters, diagnosis, fleet, people, pools, watching, work
+from gpupools.api.views import changes, clusters, diagnosis, fleet, people, pools, requests, watching, work
 
 app_name = "api"
 
@@ -17,6 +17,7 @@ _top.register("node-pools", pools.NodePoolView, "node-pool")
 _top.register("job-templates", work.JobTemplateView, "job-template")
 _top.register("submissions", work.SubmissionView, "submission")
 _top.register("mode-changes", changes.ModeChangeView, "mode-change")
+_top.register("operation-requests", requests.OperationRequestView, "operation-request")
 _top.register("audit-entries", people.AuditEntryView, "audit-entry")
 _top.register("pushes", people.PushView, "push")
 _top.register("tokens", people.TokenView, "token")

@@ -9,6 +9,7 @@ from gpupools.models.jobs import JobTemplate, Submission
 from gpupools.models.notices import Notice, NoticeWish
 from gpupools.models.pools import NodePool
 from gpupools.models.pushes import Push
+from gpupools.models.requests import OperationRequest
 
 __all__ = [
     "AllocationPoint",
@@ -25,6 +26,7 @@ __all__ = [
     "Notice",
     "NoticeWish",
     "Onlooker",
+    "OperationRequest",
     "PoolHold",
     "Push",
     "Role",

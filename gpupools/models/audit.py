@@ -50,6 +50,7 @@ class IdempotencyKey(models.Model):
     digest = models.CharField(max_length=64, help_text="SHA-256 of method, path and body.")
     status = models.PositiveSmallIntegerField(null=True, blank=True)
     body = models.JSONField(default=dict)
+    location = models.CharField(max_length=200, blank=True, help_text="Where what it made is, where it said so.")
     created_at = models.DateTimeField()
 
     class Meta:

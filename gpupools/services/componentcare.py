@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 
 from gpupools import clusters
 from gpupools.domain import componentmanifests
-from gpupools.domain.components import NodeHealth, node_health
+from gpupools.domain.components import CATALOGUE, NodeHealth, node_health
 from gpupools.domain.consolesteps import Manual, manual
 from gpupools.domain.differences import Line, differences
 from gpupools.domain.modes import Component
+from gpupools.domain.requests import Kind
 from gpupools.errors import Conflict, Invalid, Refused
-from gpupools.models import Cluster, ComponentState, Push, Role
-from gpupools.services import allocation, audit, componentguards, componentpushes, components, pushes
+from gpupools.models import Cluster, ComponentState, OperationRequest, Push, Role
+from gpupools.services import (
+    allocation,
+    audit,
+    componentguards,
+    componentpushes,
+    components,
+    pushes,
+    radii,
+    requestrules,
+)
 from gpupools.services.access import Actor
 from gpupools.services.credentials import connection_of
 from gpupools.services.gateways import kubernetes_of
+from gpupools.services.requestrules import Wish
 
 LONGEST_CONFIG = 16 * 1024
 
@@ -85,7 +97,6 @@ def offer(actor: Actor, cluster: Cluster, name: str) -> Offer:
         return Offer()
 
 
-@transaction.atomic
 def upgrade(
     actor: Actor,
     cluster: Cluster,
@@ -97,11 +108,12 @@ def upgrade(
     manifests: str = "",
     approved_pods: Sequence[str] = (),
     reason: str,
-) -> Push:
+) -> Push | OperationRequest:
     """Upgrade a component or configure it: an add-on to ``version`` (empty: the newest) with ``config``, a JSON text.
 
     Where it was installed by manifests, they are applied anew: the catalogue's from ``image_prefix``, or uploaded ones.
-    Raises Conflict (code ``kills-pods``) unless the pods that end with its own are approved.
+    Of a component whose restart ends pods, it is by policy a request, which is returned. Where no second person is
+    wanted, raises Conflict (code ``kills-pods``) unless the pods that end with its own are approved.
     """
     actor.require(Role.ADMIN if manifests else Role.OPERATOR, cluster)
     component = components.known(name)
@@ -110,7 +122,6 @@ def upgrade(
     state = ComponentState.objects.filter(cluster=cluster, name=component).first()
     if state is not None and state.state == ComponentState.State.ABSENT:
         raise Conflict(f"{component.value} is not installed.", code="absent", component=component.value)
-    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Upgrading")
     payload = {
         "component": component.value,
         "version": version.strip()[:64],
@@ -119,19 +130,54 @@ def upgrade(
         "documents": componentmanifests.parse(manifests, component, max_bytes=settings.GPUPOOLS_MAX_MANIFEST_BYTES)
         if manifests.strip()
         else [],
-        "approved_pods": list(approved),
     }
+    if CATALOGUE[component].restart_kills and requestrules.needed_for(Kind.MPS_UPGRADE):
+        # Whoever decides sees the version that it leads to, and not whatever is the newest by then.
+        payload["version"] = payload["version"] or offer(actor, cluster, name).version
+        radius = radii.of_component(cluster, component, pools=components.dependents(cluster, component))
+        diff = _diff(payload, state)
+        wish = Wish(Kind.MPS_UPGRADE, cluster, component.value, radius, payload, diff)
+        return requestrules.ask(actor, wish, reason=reason.strip())
+    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Upgrading")
+    return renew(actor, cluster, component, payload=payload, approved_pods=approved, reason=reason.strip())
+
+
+def _diff(payload: Mapping[str, Any], state: ComponentState | None) -> list[tuple[str, str, str]]:
+    """Return what an upgrade changes, for people."""
+    version = state.version if state is not None else ""
+    objects = [" ".join(filter(None, componentmanifests.identity(each))) for each in payload["documents"]]
+    lines = [("Version", version, payload["version"])] if payload["version"] else []
+    lines += [("Configuration", "", payload["config"])] if payload["config"] else []
+    lines += [("Image registry", "", payload["image_prefix"])] if payload["image_prefix"] else []
+    return [*lines, *(("Object applied", "", each) for each in objects)]
+
+
+@transaction.atomic
+def renew(
+    actor: Actor,
+    cluster: Cluster,
+    component: Component,
+    *,
+    payload: Mapping[str, Any],
+    approved_pods: Sequence[str],
+    **because: object,
+) -> Push:
+    """Queue an upgrade by which these pods may end. Whoever calls has checked the rules."""
     push = pushes.enqueue(
-        actor, kind=components.UPGRADE, cluster=cluster, target=components.target_of(component), payload=payload
+        actor,
+        kind=components.UPGRADE,
+        cluster=cluster,
+        target=components.target_of(component),
+        payload={**payload, "approved_pods": list(approved_pods)},
     )
     audit.record(
         actor,
         "component.upgrade",
         components.named(cluster, component),
         cluster=cluster,
-        reason=reason.strip(),
         version=payload["version"],
-        approved_pods=list(approved),
+        approved_pods=list(approved_pods),
+        **because,
     )
     return push
 

@@ -26,12 +26,14 @@ from gpupools.domain.components import (
     verdict,
 )
 from gpupools.domain.modes import Component, Mode
+from gpupools.domain.requests import Kind
 from gpupools.errors import Conflict, Invalid, Refused, Unreachable
-from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, Push, Role
-from gpupools.services import audit, bell, componentguards, pushes
+from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, OperationRequest, Push, Role
+from gpupools.services import audit, bell, componentguards, pushes, radii, requestrules
 from gpupools.services.access import Actor
 from gpupools.services.credentials import connection_of
 from gpupools.services.gateways import kubernetes_of
+from gpupools.services.requestrules import Wish
 
 logger = logging.getLogger(__name__)
 
@@ -154,17 +156,30 @@ def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = ""
     return push
 
 
-@transaction.atomic
-def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str, approved_pods: Sequence[str] = ()) -> Push:
+def uninstall(
+    actor: Actor, cluster: Cluster, name: str, *, reason: str, approved_pods: Sequence[str] = ()
+) -> Push | OperationRequest:
     """Uninstall a component. Refused with Conflict, naming them, while pools or open mode changes depend on it.
 
-    Refused too (code ``kills-pods``) while pods compute through it that no administrator has approved to end. An
-    installation that still waits is superseded.
+    By policy it is a request, which is returned, with the pods that end. Where no second person is wanted, it is
+    refused (code ``kills-pods``) while pods compute through it that no administrator has approved to end.
     """
     actor.require(Role.OPERATOR, cluster)
     component = known(name)
     if not reason.strip():
         raise Invalid.field("reason", "Say why the component is uninstalled.", code="required")
+    state = _check_removable(cluster, component)
+    if requestrules.needed_for(Kind.COMPONENT_UNINSTALL):
+        radius = radii.of_component(cluster, component, pools=dependents(cluster, component))
+        version = state.version if state is not None and state.version else "installed"
+        diff = [(component.value, version, "not installed")]
+        wish = Wish(Kind.COMPONENT_UNINSTALL, cluster, component.value, radius, {"component": component.value}, diff)
+        return requestrules.ask(actor, wish, reason=reason.strip())
+    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Uninstalling")
+    return remove(actor, cluster, component, approved_pods=approved, reason=reason.strip())
+
+
+def _check_removable(cluster: Cluster, component: Component) -> ComponentState | None:
     if pools := dependents(cluster, component):
         raise Conflict(
             f"{', '.join(pools)} depend on {component.value}: without it, {CATALOGUE[component].without_it[0].lower()}"
@@ -175,14 +190,22 @@ def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str, approve
     state = ComponentState.objects.filter(cluster=cluster, name=component).first()
     if state is not None and state.state == ComponentState.State.ABSENT:
         raise Conflict(f"{component.value} is not installed.", code="absent", component=component.value)
-    approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Uninstalling")
+    return state
+
+
+@transaction.atomic
+def remove(
+    actor: Actor, cluster: Cluster, component: Component, *, approved_pods: Sequence[str], **because: object
+) -> Push:
+    """Queue an uninstallation by which these pods may end; an installation that still waits is superseded."""
+    _check_removable(cluster, component)
     pushes.supersede(cluster, target_of(component), kinds=(INSTALL, UPGRADE), by="an uninstallation")
     push = pushes.enqueue(
         actor,
         kind=UNINSTALL,
         cluster=cluster,
         target=target_of(component),
-        payload={"component": component.value, "approved_pods": list(approved)},
+        payload={"component": component.value, "approved_pods": list(approved_pods)},
     )
     _set(cluster, ComponentVerdict(component.value, ComponentState.State.REMOVING))
     audit.record(
@@ -190,8 +213,8 @@ def uninstall(actor: Actor, cluster: Cluster, name: str, *, reason: str, approve
         "component.uninstall",
         named(cluster, component),
         cluster=cluster,
-        reason=reason.strip(),
-        approved_pods=list(approved),
+        approved_pods=list(approved_pods),
+        **because,
     )
     return push
 

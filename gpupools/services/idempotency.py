@@ -36,6 +36,7 @@ class Answer:
 
     status: int
     body: Mapping[str, Any]
+    location: str = ""
 
 
 def digest(method: str, path: str, body: bytes) -> str:
@@ -69,7 +70,7 @@ def begin(actor: Actor, key: str, request_digest: str) -> Answer | None:
     if row.digest != request_digest:
         raise Reused("This Idempotency-Key was used for another request.", code="idempotency-key-reused", key=key)
     if row.status is not None:
-        return Answer(row.status, row.body)
+        return Answer(row.status, row.body, row.location)
     taken = mine.filter(status=None, created_at=row.created_at, created_at__lte=now - CUT_OFF)
     if not taken.update(created_at=now):
         raise Conflict(
@@ -82,7 +83,9 @@ def begin(actor: Actor, key: str, request_digest: str) -> Answer | None:
 
 def finish(actor: Actor, key: str, answer: Answer) -> None:
     """Keep the answer of a request that took the key."""
-    IdempotencyKey.objects.filter(user=actor.user, key=key).update(status=answer.status, body=answer.body)
+    IdempotencyKey.objects.filter(user=actor.user, key=key).update(
+        status=answer.status, body=answer.body, location=answer.location
+    )
 
 
 def release(actor: Actor, key: str) -> None:

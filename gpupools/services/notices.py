@@ -1,4 +1,4 @@
-"""What people are told of mode changes: rows that the pages count, and e-mail for those who want it.
+"""What people are told of mode changes and other requests: rows that the pages count, and e-mail for who wants it.
 
 A notice is written in the transaction of what it tells; ``mail_due`` marks the row as still to be mailed.
 """
@@ -17,8 +17,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from gpupools.domain.changes import OPEN, State
-from gpupools.models import ModeChange, Notice, NoticeWish, Role, User
+from gpupools.models import Cluster, ModeChange, Notice, NoticeWish, OperationRequest, Push, Role, User
 from gpupools.services.access import Actor
+
+Subject = ModeChange | OperationRequest
 
 logger = logging.getLogger(__name__)
 
@@ -26,34 +28,42 @@ MOST_TRIES = 6
 CLAIM = timedelta(minutes=2)
 
 
-def waiting(change: ModeChange) -> None:
-    """Tell every administrator of the cluster but the requester that a change waits for a decision."""
+def waiting(subject: Subject) -> None:
+    """Tell every administrator of the cluster but the requester that something waits for a decision."""
     people = [
         user
         for user in User.objects.filter(is_active=True, grants__isnull=False).distinct()
-        if user.pk != change.requested_by_id and Actor(user).can(Role.ADMIN, change.pool.cluster)
+        if user.pk != subject.requested_by_id and Actor(user).can(Role.ADMIN, _cluster_of(subject))
     ]
-    _tell(people, change, Notice.Kind.WAITING)
+    _tell(people, subject, Notice.Kind.WAITING)
 
 
-def failed(change: ModeChange) -> None:
-    """Tell whoever asked for a change and whoever decided on it that it failed."""
-    people = {change.requested_by_id: change.requested_by}
-    if change.decided_by:
-        people[change.decided_by.pk] = change.decided_by
-    _tell(people.values(), change, Notice.Kind.FAILED)
+def failed(subject: Subject) -> None:
+    """Tell whoever asked for something and whoever decided on it that it failed."""
+    people = {subject.requested_by_id: subject.requested_by}
+    if subject.decided_by:
+        people[subject.decided_by.pk] = subject.decided_by
+    _tell(people.values(), subject, Notice.Kind.FAILED)
 
 
-def _tell(people: Iterable[User], change: ModeChange, kind: Notice.Kind) -> None:
+def _cluster_of(subject: Subject) -> Cluster:
+    return subject.pool.cluster if isinstance(subject, ModeChange) else subject.cluster
+
+
+def _of(subject: Subject) -> dict[str, Subject]:
+    return {"change" if isinstance(subject, ModeChange) else "operation": subject}
+
+
+def _tell(people: Iterable[User], subject: Subject, kind: Notice.Kind) -> None:
     now = timezone.now()
-    number = Notice.objects.filter(change=change, kind=kind).count()
+    number = Notice.objects.filter(**_of(subject), kind=kind).count()
     wishes = NoticeWish.objects.in_bulk()
     for user in people:
         wish = wishes.get(user.pk) or NoticeWish(user=user)
         wants = wish.mail_waiting if kind == Notice.Kind.WAITING else wish.mail_failed
         Notice.objects.create(
             user=user,
-            change=change,
+            **_of(subject),
             kind=kind,
             number=number,
             created_at=now,
@@ -64,7 +74,8 @@ def _tell(people: Iterable[User], change: ModeChange, kind: Notice.Kind) -> None
 def send_due() -> int:
     """Send the e-mails that are due, each by one worker; return how many were sent. A failed one is tried later."""
     sent = 0
-    for notice in Notice.objects.filter(mail_due__lte=timezone.now()).select_related("user", "change__pool__cluster"):
+    related = ("user", "change__pool__cluster", "operation__cluster", "operation__push")
+    for notice in Notice.objects.filter(mail_due__lte=timezone.now()).select_related(*related):
         claimed = Notice.objects.filter(pk=notice.pk, mail_due=notice.mail_due).update(
             mail_due=timezone.now() + CLAIM * 2**notice.mail_tries, mail_tries=F("mail_tries") + 1
         )
@@ -88,13 +99,19 @@ def send_due() -> int:
 
 def is_current(notice: Notice) -> bool:
     """Tell whether what a notice says is still so."""
-    state = State(notice.change.state)
+    if notice.operation is not None:
+        if notice.kind == Notice.Kind.WAITING:
+            return notice.operation.state == State.PENDING
+        return notice.operation.push is not None and notice.operation.push.state == Push.State.FAILED
+    state = State(_change_of(notice).state)
     return state is (State.PENDING if notice.kind == Notice.Kind.WAITING else State.FAILED)
 
 
 def text(notice: Notice) -> tuple[str, str]:
     """Return subject and body of a notice. The reason is a person's text; no pod is named."""
-    change = notice.change
+    if notice.operation is not None:
+        return _text_of_operation(notice, notice.operation)
+    change = _change_of(notice)
     values = {
         "pool": change.pool.name,
         "cluster": change.pool.cluster.name,
@@ -113,19 +130,44 @@ def text(notice: Notice) -> tuple[str, str]:
     return " ".join(subject.split()), body
 
 
+def _text_of_operation(notice: Notice, request: OperationRequest) -> tuple[str, str]:
+    values = {
+        "title": request.title,
+        "cluster": request.cluster.name,
+        "who": request.requested_by.get_username(),
+        "reason": request.reason,
+        "note": request.push.error if request.push else "",
+        "link": f"{settings.GPUPOOLS_PUBLIC_URL.rstrip('/')}/requests/{request.pk}/",
+    }
+    if notice.kind == Notice.Kind.WAITING:
+        subject = _("%(title)s on %(cluster)s: it waits for your decision") % values
+        body = _("%(who)s asks for it: %(reason)s\n\nRead what it does and decide: %(link)s\n") % values
+    else:
+        subject = _("%(title)s on %(cluster)s: it failed") % values
+        body = _("%(note)s\n\nSee what was asked for, and ask again: %(link)s\n") % values
+    return " ".join(subject.split()), body
+
+
+def _change_of(notice: Notice) -> ModeChange:
+    if notice.change is None:
+        raise ValueError(f"Notice {notice.pk} is of nothing; the database does not keep such a row.")
+    return notice.change
+
+
 def unseen(actor: Actor) -> int:
-    """Return how many failed changes somebody was told of and has not looked at."""
+    """Return how many failed changes and operations somebody was told of and has not looked at."""
     if actor.user is None:
         return 0
     open_states = [state.value for state in OPEN]
     rows = Notice.objects.filter(user=actor.user, kind=Notice.Kind.FAILED, seen_at=None)
-    return rows.filter(change__state__in=open_states).values("change").distinct().count()
+    changes = rows.filter(change__state__in=open_states).values("change").distinct().count()
+    return changes + rows.filter(operation__isnull=False).values("operation").distinct().count()
 
 
-def see(actor: Actor, change: ModeChange) -> None:
-    """Note that somebody has looked at a change."""
+def see(actor: Actor, subject: Subject) -> None:
+    """Note that somebody has looked at something."""
     if actor.user is not None:
-        Notice.objects.filter(user=actor.user, change=change, seen_at=None).update(seen_at=timezone.now())
+        Notice.objects.filter(user=actor.user, **_of(subject), seen_at=None).update(seen_at=timezone.now())
 
 
 def wish_of(actor: Actor) -> NoticeWish:

@@ -1,7 +1,8 @@
-"""Node pools: create, edit, scale, delete. Each checks the rules, writes row and audit, and queues one push.
+"""Node pools: create and edit. Each checks the rules, writes row and audit, and queues one push.
 
-What is then done in the cluster is in poolpushes.py; what others did to pools there, in poolsync.py. Whatever would
-change the mode of an existing node becomes a request for a mode change here, and is never pushed directly.
+Scaling and deleting is in poolcuts.py; what is then done in the cluster, in poolpushes.py; what others did there, in
+poolsync.py. Whatever would change the mode of an existing node becomes a request for a mode change here, and is never
+pushed directly.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from gpupools.services.poolspecs import (
     unlike,
 )
 
-__all__ = ["create", "delete", "edit", "nodes_of", "scale"]
+__all__ = ["check_free", "create", "edit", "nodes_of", "push_modify"]
 
 
 def create(
@@ -121,7 +122,7 @@ def edit(
     the one that the person saw: Conflict (code ``stale``) when the pool was edited since.
     """
     actor.require(Role.OPERATOR, pool.cluster)
-    _check_free(pool)
+    check_free(pool)
     wanted_labels = dict(pool.labels) if labels is None else dict(labels)
     wanted_taints = pool.taints if taints is None else taints_to_json(poolrules.as_taints(taints))
     poolrules.check_edit(pool, wanted_labels, poolrules.as_taints(wanted_taints))
@@ -140,7 +141,7 @@ def edit(
         )
         if not moved:
             raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
-        _push_modify(actor, pool, before=before, update_nodes=update_nodes)
+        push_modify(actor, pool, before=before, update_nodes=update_nodes)
         audit.record(
             actor,
             "pool.edit",
@@ -150,68 +151,6 @@ def edit(
             update_nodes=update_nodes,
         )
     return pool
-
-
-def scale(
-    actor: Actor, pool: NodePool, *, desired_size: int, auto_scaling: Mapping[str, Any] | None = None
-) -> NodePool:
-    """Set how many machines an ACK pool shall have, and between which sizes ACK may scale it by itself.
-
-    The size is absolute, so doing it twice changes nothing. ``auto_scaling``: {enable, min_instances,
-    max_instances, type}; None leaves it as it is.
-    """
-    actor.require(Role.OPERATOR, pool.cluster)
-    _check_free(pool)
-    poolrules.check_size(pool.cluster, desired_size)
-    bounds = None if auto_scaling is None else poolrules.checked_scaling(pool, auto_scaling, desired_size)
-    with transaction.atomic():
-        before = spec_of(pool)
-        old_scaling = dict(pool.auto_scaling)
-        columns = {} if bounds is None else {"auto_scaling": scaling_to_json(bounds)}
-        moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
-            desired_size=desired_size, state=NodePool.State.UPDATING, error="", version=F("version") + 1, **columns
-        )
-        if not moved:
-            raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
-        _push_modify(actor, pool, before=before, update_nodes=False, auto_scaling=bounds)
-        scaling = None if bounds is None else {"old": old_scaling, "new": scaling_to_json(bounds)}
-        audit.record(actor, "pool.scale", pool, old=before.desired_size, new=desired_size, auto_scaling=scaling)
-    return pool
-
-
-@transaction.atomic
-def delete(actor: Actor, pool: NodePool, *, force: bool = False, reason: str = "") -> None:
-    """Delete a pool. On ACK its machines go with it, so a pool with nodes needs ``force`` and a reason.
-
-    Elsewhere its nodes stay, keep their mode, and lose the pool's own labels and taints.
-    """
-    actor.require(Role.OPERATOR, pool.cluster)
-    _check_free(pool)
-    nodes = int(pool.seen.get("total_nodes") or 0)
-    if pool.cluster.provider == Cluster.Provider.ACK and nodes:
-        if not force:
-            raise Conflict(
-                f"{pool.name} has {nodes} nodes; deleting it releases their machines. "
-                "Scale it to 0 first, or have the machines of its nodes released with it (force).",
-                code="has-nodes",
-                nodes=nodes,
-            )
-        if not reason.strip():
-            raise Invalid.field("reason", "Say why a pool with nodes is deleted.", code="required")
-    moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
-        state=NodePool.State.DELETING, error="", version=F("version") + 1
-    )
-    if not moved:
-        raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
-    pool.refresh_from_db()
-    pushes.enqueue(
-        actor,
-        kind="pool.delete",
-        cluster=pool.cluster,
-        target=target_of(pool),
-        payload={"pool": pool.pk, "force": force},
-    )
-    audit.record(actor, "pool.delete", pool, force=force, nodes=nodes, reason=reason.strip())
 
 
 def _checked_nodes(cluster: Cluster, spec: PoolSpec) -> list[GpuNode]:
@@ -250,12 +189,13 @@ def _write(cluster: Cluster, spec: PoolSpec, *, declares_mode: bool) -> NodePool
     return NodePool.objects.create(cluster=cluster, name=spec.name, **columns)
 
 
-def _push_modify(
+def push_modify(
     actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes: bool, auto_scaling: AutoScaling | None = None
-) -> None:
+) -> Push:
+    """Queue what a pool's row wants now, in the caller's transaction. ``before``: what it wanted until then."""
     pool.refresh_from_db()
     spec = replace(spec_of(pool), auto_scaling=auto_scaling)
-    pushes.enqueue(
+    return pushes.enqueue(
         actor,
         kind="pool.modify",
         cluster=pool.cluster,
@@ -269,7 +209,7 @@ def _push_modify(
     )
 
 
-def _check_free(pool: NodePool) -> None:
+def check_free(pool: NodePool) -> None:
     """Refuse while the pool is gone, held by an open mode change, or written to by an operation on its way."""
     if pool.state == NodePool.State.GONE:
         raise Conflict(f"{pool.name} is gone from the cluster.", code="gone", pool=pool.name)

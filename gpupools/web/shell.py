@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from gpupools.domain.changes import State
-from gpupools.models import Cluster, ModeChange, Role, User
+from gpupools.models import Cluster, ModeChange, OperationRequest, Push, Role, User
 from gpupools.services.access import Actor
 from gpupools.web import words
 
@@ -54,15 +54,21 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "is_global_admin": actor.can(Role.ADMIN),
         "clusters": clusters,
         "cluster": cluster,
-        "approvals_waiting": ModeChange.objects.visible_to(actor).filter(_calls_for(user)).distinct().count(),
+        "approvals_waiting": _calling(actor, user),
         "self_approval": settings.GPUPOOLS_ALLOW_SELF_APPROVAL,
     }
 
 
-def _calls_for(user: User) -> Q:
-    """Match what waits for a decision, and what failed since somebody has looked at it."""
-    unseen = Q(state=State.FAILED.value, notices__user=user, notices__seen_at=None)
-    return Q(state=State.PENDING.value) | unseen
+def _calling(actor: Actor, user: User) -> int:
+    """Count what waits for a decision, and what failed since somebody has looked at it."""
+    told = Q(notices__user=user, notices__seen_at=None)
+    changes = ModeChange.objects.visible_to(actor).filter(
+        Q(state=State.PENDING.value) | told & Q(state=State.FAILED.value)
+    )
+    operations = OperationRequest.objects.visible_to(actor).filter(
+        Q(state=State.PENDING.value) | told & Q(push__state=Push.State.FAILED)
+    )
+    return changes.distinct().count() + operations.distinct().count()
 
 
 def _current(request: HttpRequest, clusters: list[Cluster]) -> Cluster | None:

@@ -56,6 +56,14 @@ SIGNS: dict[str, dict[str, Sign]] = {
         "rolled_back": Sign("none", "arrow-back-up", _("Rolled back")),
         "abandoned": Sign("none", "circle-minus", _("Abandoned")),
     },
+    "request": {
+        "pending": Sign("warn", "hourglass", _("Waiting for a decision")),
+        "approved": Sign("ok", _OK, _("Approved")),
+        "rejected": Sign("bad", "ban", _("Rejected")),
+        "withdrawn": Sign("none", "arrow-back-up", _("Withdrawn")),
+        "expired": Sign("none", "clock", _("Expired undecided")),
+        "lapsed": Sign("warn", _WARN, _("Lapsed: something moved")),
+    },
     "step": {
         "waiting": Sign("none", "circle-dashed", _("Not started")),
         "running": Sign("info", "loader-2", _("Running")),

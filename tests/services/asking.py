@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gpupools.domain.changes import State
-from gpupools.models import ModeChange, NodePool
-from gpupools.services import changes
+from gpupools.models import ModeChange, NodePool, OperationRequest
+from gpupools.services import changes, requests
 from gpupools.services.access import Actor
 from tests.domain.builders import a_node
 
@@ -28,3 +28,9 @@ def in_state(actor: Actor, pool: NodePool, state: State) -> ModeChange:
     ModeChange.objects.filter(pk=change.pk).update(state=state.value)
     change.refresh_from_db()
     return change
+
+
+def let(admin: Actor, made: object, **more: Any) -> OperationRequest:
+    """Approve, as a second person, what was asked for."""
+    assert isinstance(made, OperationRequest), f"{made!r} was done at once"
+    return requests.approve(admin, made, reason="Agreed.", **more)

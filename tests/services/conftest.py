@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpupools.models import Cluster, NodePool, Role
@@ -35,6 +37,12 @@ def viewer(db: None) -> Actor:
 def stranger(db: None) -> Actor:
     """One with an account and no grant."""
     return an_actor(name="stan")
+
+
+@pytest.fixture
+def at_once(settings: Any) -> None:
+    """A console whose policy wants a second person for mode changes alone."""
+    settings.GPUPOOLS_APPROVAL_REQUIRED = ()
 
 
 @pytest.fixture

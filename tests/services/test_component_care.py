@@ -17,6 +17,7 @@ from gpupools.domain.modes import MODE_LABEL, Component
 from gpupools.errors import Conflict, Invalid, NotAllowed, Unreachable
 from gpupools.models import AuditEntry, ComponentState, Push
 from gpupools.services import allocation, componentcare, componentpushes, components, credentials, gateways
+from tests.services.asking import let
 from tests.services.work import connected, until, work
 from tests.simulator.harness import SimulatorProcess
 
@@ -99,7 +100,7 @@ def test_what_helm_installed_is_recognised_with_its_charts_version(cluster, rele
     assert "deployed" in found.detail
 
 
-def test_what_helm_installed_is_removed_by_helm(cluster, released, operator):
+def test_what_helm_installed_is_removed_by_helm(cluster, released, operator, admin):
     with gateways.kubernetes_of(cluster) as kubernetes:
         manifest = componentpushes.manifests(Component.AI_INSTALLER, image_prefix=PREFIX)[0]
         kubernetes.apply(manifest, op_id="x")
@@ -107,7 +108,7 @@ def test_what_helm_installed_is_removed_by_helm(cluster, released, operator):
     path = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{manifest['metadata']['name']}"
     mark = {"metadata": {"annotations": {"gpupools.internal/op": None}}}
     channel.request("PATCH", path, body=mark, content_type="application/merge-patch+json")
-    components.uninstall(operator, cluster, "ack-ai-installer", reason="not needed")
+    let(admin, components.uninstall(operator, cluster, "ack-ai-installer", reason="not needed"))
     work()
     channel.request("DELETE", path, body={})
     channel.close()
@@ -132,7 +133,7 @@ def upload(**changes):
     return yaml.safe_dump_all([settings, daemonset])
 
 
-def test_an_upload_is_rehearsed_applied_and_removed_with_all_that_it_brought(cluster, admin, without_mps):
+def test_an_upload_is_rehearsed_applied_and_removed_with_all_that_it_brought(cluster, admin, operator, without_mps):
     found = componentcare.rehearse(admin, cluster, MPS, manifests=upload())
     assert [(each.kind, each.name, each.outcome) for each in found] == [
         ("ConfigMap", "mps-settings", "created"),
@@ -147,7 +148,7 @@ def test_an_upload_is_rehearsed_applied_and_removed_with_all_that_it_brought(clu
     again = componentcare.rehearse(admin, cluster, MPS, manifests=upload().replace("'50'", "'60'"))
     assert [(each.outcome, len(each.lines)) for each in again] == [("changed", 1), ("unchanged", 0)]
     allocation.poll(cluster)
-    components.uninstall(admin, cluster, MPS, reason="only a test")
+    let(admin, components.uninstall(operator, cluster, MPS, reason="only a test"))
     work()
     gone = componentcare.rehearse(admin, cluster, MPS, manifests=upload())
     assert [each.outcome for each in gone] == ["created", "created"]
@@ -208,7 +209,7 @@ def busy_mps(cluster, api, admin, without_mps) -> Iterator[str]:
 
 
 def test_touching_the_mps_daemon_names_every_pod_that_would_die_and_needs_an_administrator(
-    cluster, busy_mps, admin, operator
+    cluster, busy_mps, admin, operator, at_once
 ):
     for deed in (
         lambda who, pods: components.uninstall(who, cluster, MPS, reason="x", approved_pods=pods),
@@ -229,8 +230,9 @@ def test_touching_the_mps_daemon_names_every_pod_that_would_die_and_needs_an_adm
     assert daemon.image.startswith(f"{PREFIX}/new/")
 
 
-def test_a_pod_that_came_after_the_approval_stops_the_operation(cluster, busy_mps, admin, api):
-    push = componentcare.upgrade(admin, cluster, MPS, image_prefix=PREFIX, reason="x", approved_pods=[busy_mps])
+def test_a_pod_that_came_after_the_approval_stops_the_operation(cluster, busy_mps, admin, operator):
+    push = let(admin, componentcare.upgrade(operator, cluster, MPS, image_prefix=PREFIX, reason="x")).push
+    assert push.payload["approved_pods"] == [busy_mps]
     Push.objects.filter(pk=push.pk).update(payload={**push.payload, "approved_pods": []})
     work()
     assert busy_mps in last_push().error

@@ -11,6 +11,7 @@ from gpupools.errors import Conflict, Invalid, NotAllowed
 from gpupools.models import AuditEntry, Cluster, ComponentState, ModeChange, NodePool, Push
 from gpupools.services import componentpushes, components, pushes
 from gpupools.services.pushes import Handler
+from tests.services.asking import let
 from tests.services.builders import a_cluster, a_component, a_pool
 
 pytestmark = pytest.mark.django_db
@@ -112,21 +113,27 @@ def test_one_operation_on_a_component_at_a_time(ack, operator):
     assert refusal.value.code == "busy"
 
 
-def test_an_uninstallation_supersedes_an_installation_that_only_waits(ack, operator):
+def test_an_uninstallation_supersedes_an_installation_that_only_waits(ack, operator, admin):
     waiting = components.install(operator, ack, "ack-ai-installer")
-    push = components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
+    asked = components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
+    waiting.refresh_from_db()
+    assert waiting.state == Push.State.QUEUED, "a request supersedes nothing"
+    push = let(admin, asked).push
     waiting.refresh_from_db()
     assert (waiting.state, waiting.error) == (Push.State.FAILED, "Superseded by an uninstallation.")
     assert (push.state, push.kind) == (Push.State.QUEUED, "component.uninstall")
     assert row(ack, "ack-ai-installer").state == "removing"
 
 
-def test_an_installation_that_is_being_carried_out_this_moment_is_not_superseded(ack, operator):
+def test_an_installation_that_is_being_carried_out_this_moment_is_not_superseded(ack, operator, admin):
     components.install(operator, ack, "ack-ai-installer")
     assert pushes.claim() is not None
+    asked = components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
     with pytest.raises(Conflict) as refusal:
-        components.uninstall(operator, ack, "ack-ai-installer", reason="changed my mind")
+        let(admin, asked)
     assert refusal.value.code == "busy"
+    asked.refresh_from_db()
+    assert asked.state == "pending", "it may be approved when the installation has ended"
 
 
 def test_uninstalling_is_refused_while_pools_depend_on_it_naming_them(ack, operator):

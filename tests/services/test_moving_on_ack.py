@@ -10,7 +10,7 @@ from alibabacloud_cs20151215.models import DescribeClusterTasksRequest
 from gpupools.clusters.port import AutoScaling
 from gpupools.domain.changes import State
 from gpupools.models import Cluster, ModeChange, NodePool, Push
-from gpupools.services import changes, gateways, pools, poolsync
+from gpupools.services import changes, gateways, poolcuts, pools, poolsync
 from gpupools.services.access import Actor
 from tests.services import driving
 from tests.services.driving import connected, drive, opened, reaches, run_one, settle, until
@@ -150,7 +150,8 @@ def test_a_worker_that_dies_after_each_call_moves_no_machine_twice(
 
 def test_auto_scaling_is_held_while_a_change_runs(operator: Actor, admin: Actor, pool: NodePool) -> None:
     wanted = AutoScaling(True, 1, 5)
-    pools.scale(operator, pool, desired_size=2, auto_scaling={"enable": True, "min_instances": 1, "max_instances": 5})
+    bounds = {"enable": True, "min_instances": 1, "max_instances": 5}
+    poolcuts.scale(operator, pool, desired_size=2, auto_scaling=bounds)
     settle()
     poolsync.sync(pool.cluster)
     pool.refresh_from_db()

@@ -13,8 +13,9 @@ from gpupools.clusters.port import PoolSpec
 from gpupools.domain.modes import ACK_POOL_LABEL, MODE_LABEL, PLACEMENT_LABEL, Mode, PlacementPolicy
 from gpupools.errors import Conflict, Invalid
 from gpupools.models import AuditEntry, Cluster, NodePool, Push
-from gpupools.services import allocation, bootstrap, components, gateways, pools, poolsync, pushes, pushing
+from gpupools.services import allocation, bootstrap, components, gateways, poolcuts, pools, poolsync, pushes, pushing
 from gpupools.services.poolspecs import members
+from tests.services.asking import let
 from tests.services.work import connected, until, work
 from tests.simulator.harness import SimulatorProcess
 
@@ -134,7 +135,7 @@ def test_scaling_is_absolute(cluster, operator, name):
     work()
     for _ in range(2):
         pool.refresh_from_db()
-        pools.scale(operator, pool, desired_size=2)
+        poolcuts.scale(operator, pool, desired_size=2)
         work()
     until(lambda: len(nodes_of(cluster, pool)) == 2, doing=pool.refresh_from_db)
     poolsync.sync(cluster)
@@ -190,18 +191,18 @@ def test_a_sync_that_read_before_an_edit_does_not_undo_it(cluster, operator, nam
     assert pool.labels == {"team": "blue"}
 
 
-def test_a_pool_with_nodes_is_deleted_only_by_force_and_with_a_reason(cluster, operator, name):
+def test_a_pool_with_nodes_is_deleted_only_by_force_with_a_reason_and_a_second_person(cluster, operator, admin, name):
     pool = create(operator, cluster, name)
     work()
     until(lambda: len(nodes_of(cluster, pool)) == 1, doing=pool.refresh_from_db)
     poolsync.sync(cluster)
     pool.refresh_from_db()
     with pytest.raises(Conflict) as refusal:
-        pools.delete(operator, pool)
+        poolcuts.delete(operator, pool)
     assert (refusal.value.code, refusal.value.data["nodes"]) == ("has-nodes", 1)
     with pytest.raises(Invalid):
-        pools.delete(operator, pool, force=True)
-    pools.delete(operator, pool, force=True, reason="end of the experiment")
+        poolcuts.delete(operator, pool, force=True)
+    let(admin, poolcuts.delete(operator, pool, force=True, reason="end of the experiment"))
     work()
     pool.refresh_from_db()
     assert pool.state == NodePool.State.GONE
@@ -232,7 +233,7 @@ def test_a_refusal_of_ack_is_shown_on_the_pool(cluster, operator, name):
     assert "ACK" in pool.error
 
 
-def test_components_are_installed_as_add_ons_and_uninstalled_when_nothing_needs_them(cluster, operator):
+def test_components_are_installed_as_add_ons_and_uninstalled_when_nothing_needs_them(cluster, operator, admin):
     components.check(cluster)
     components.install(operator, cluster, "ack-mps-control")
     work()
@@ -242,7 +243,7 @@ def test_components_are_installed_as_add_ons_and_uninstalled_when_nothing_needs_
     assert "add-on" in shown.found_by
     assert shown.version
     allocation.poll(cluster)
-    components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it")
+    let(admin, components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it"))
     work()
     components.check(cluster)
     shown = next(each for each in components.overview(cluster) if each.name == "ack-mps-control")

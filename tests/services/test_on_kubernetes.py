@@ -12,8 +12,20 @@ from gpupools.domain.gpus import Taint
 from gpupools.domain.modes import MODE_LABEL, OP_LABEL, PLACEMENT_LABEL, POOL_LABEL
 from gpupools.errors import Conflict, Invalid, NotAllowed
 from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, Push
-from gpupools.services import allocation, clusters, components, gateways, jobs, pools, poolsync, pushes, pushing
+from gpupools.services import (
+    allocation,
+    clusters,
+    components,
+    gateways,
+    jobs,
+    poolcuts,
+    pools,
+    poolsync,
+    pushes,
+    pushing,
+)
 from gpupools.services.access import SYSTEM
+from tests.services.asking import let
 from tests.services.work import connected, node, until, work
 from tests.simulator.harness import SimulatorProcess
 
@@ -204,7 +216,7 @@ def test_an_open_mode_change_holds_its_pool(cluster, gpu, operator):
     pool.refresh_from_db()
     for act in (
         lambda: pools.edit(operator, pool, labels={"team": "red"}),
-        lambda: pools.delete(operator, pool),
+        lambda: poolcuts.delete(operator, pool),
     ):
         with pytest.raises(Conflict) as refusal:
             act()
@@ -214,7 +226,7 @@ def test_an_open_mode_change_holds_its_pool(cluster, gpu, operator):
 def test_a_pool_with_an_operation_on_its_way_is_busy(cluster, gpu, operator):
     pool = create(operator, cluster, gpu)
     with pytest.raises(Conflict) as refusal:
-        pools.delete(operator, pool)
+        poolcuts.delete(operator, pool)
     assert refusal.value.code == "busy"
 
 
@@ -223,7 +235,7 @@ def test_a_pool_on_kubernetes_is_not_scaled(cluster, gpu, operator):
     work()
     pool.refresh_from_db()
     with pytest.raises(Invalid) as refusal:
-        pools.scale(operator, pool, desired_size=3)
+        poolcuts.scale(operator, pool, desired_size=3)
     assert refusal.value.errors[0].field == "desired_size"
 
 
@@ -231,7 +243,7 @@ def test_deleting_a_pool_leaves_the_nodes_in_their_mode_without_our_labels(clust
     pool = create(operator, cluster, gpu, labels={"team": "red"}, taints=[Taint("gpu", "yes")])
     work()
     pool.refresh_from_db()
-    pools.delete(operator, pool)
+    poolcuts.delete(operator, pool)
     work()
     pool.refresh_from_db()
     assert pool.state == NodePool.State.GONE
@@ -295,7 +307,7 @@ def test_components_are_checked_by_their_daemonsets(cluster):
     assert states["ack-ai-installer"].state == "absent"
 
 
-def test_a_component_is_installed_from_manifests_and_removed_again(cluster, operator):
+def test_a_component_is_installed_from_manifests_and_removed_again(cluster, operator, admin):
     components.install(operator, cluster, "ack-mps-control", image_prefix="registry.example.com/gpu")
     work()
     components.check(cluster)
@@ -305,7 +317,7 @@ def test_a_component_is_installed_from_manifests_and_removed_again(cluster, oper
         (found,) = [each for each in kubernetes.workloads() if each.name == "ack-mps-control"]
     assert found.image == "registry.example.com/gpu/mps-control-daemon"
     allocation.poll(cluster)
-    components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it")
+    let(admin, components.uninstall(operator, cluster, "ack-mps-control", reason="only tried it"))
     work()
     with gateways.kubernetes_of(cluster) as kubernetes:
         assert not [each for each in kubernetes.workloads() if each.name == "ack-mps-control"]
@@ -314,9 +326,9 @@ def test_a_component_is_installed_from_manifests_and_removed_again(cluster, oper
     assert shown.state == "absent"
 
 
-def test_what_somebody_else_installed_is_theirs_to_uninstall(cluster, operator):
+def test_what_somebody_else_installed_is_theirs_to_uninstall(cluster, operator, admin):
     components.check(cluster)
-    components.uninstall(operator, cluster, "ack-nvidia-device-plugin", reason="tidying up")
+    let(admin, components.uninstall(operator, cluster, "ack-nvidia-device-plugin", reason="tidying up"))
     work()
     shown = next(each for each in components.overview(cluster) if each.name == "ack-nvidia-device-plugin")
     assert "not installed by the console" in shown.error

@@ -259,6 +259,15 @@ class ScaleIn(serializers.Serializer[None]):
 
     desired_size = serializers.IntegerField(min_value=0)
     auto_scaling = AutoScalingField(required=False, allow_null=True, default=None)
+    reason = serializers.CharField(
+        max_length=2000, required=False, allow_blank=True, default="", help_text="Needed to 0 while there are nodes."
+    )
+    approved_pods = serializers.ListField(
+        child=serializers.CharField(max_length=320),
+        required=False,
+        default=list,
+        help_text="namespace/name of all pods that end, to 0 where no second person has to approve that.",
+    )
 
 
 class TakeOutIn(serializers.Serializer[None]):

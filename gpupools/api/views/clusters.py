@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,9 +24,17 @@ from gpupools.api.serializers.clusters import (
     UpgradeIn,
 )
 from gpupools.api.serializers.people import PushOut
+from gpupools.api.serializers.poolplans import CgpuPolicyOut
+from gpupools.api.serializers.requests import OperationRequestOut
+from gpupools.api.views.requests import asked
+from gpupools.domain.cgpupolicy import POLICIES
 from gpupools.errors import Missing
-from gpupools.models import Cluster, Role
-from gpupools.services import clusters, componentcare, componentguards, components
+from gpupools.models import Cluster, OperationRequest, Push, Role
+from gpupools.services import clusters, componentcare, componentguards, components, pooladvice
+
+_PUSHED_OR_ASKED = PolymorphicProxySerializer(
+    "PushedOrAsked", [PushOut, OperationRequestOut], resource_type_field_name=None
+)
 
 
 class ClusterView(Door):
@@ -48,6 +56,13 @@ class ClusterView(Door):
     def retrieve(self, request: Request, name: str) -> Response:
         """Read one cluster."""
         return Response(ClusterOut(self.cluster(name)).data)
+
+    @extend_schema(responses=CgpuPolicyOut)
+    @action(detail=True, methods=["get"], url_path="cgpu-policy")
+    def cgpu_policy(self, request: Request, name: str) -> Response:
+        """Say how cGPU shares compute time in this cluster, or why that is unknown, and which ways there are."""
+        found = pooladvice.cgpu_policy(self.cluster(name))
+        return Response(CgpuPolicyOut({"policy": found.policy, "reason": found.reason, "policies": POLICIES}).data)
 
     @extend_schema(request=ClusterIn, responses={201: ClusterOut}, parameters=[IDEMPOTENCY_KEY])
     def create(self, request: Request) -> Response:
@@ -134,22 +149,25 @@ class ComponentView(Door):
         clients = componentguards.clients(found, components.known(name)) if self.actor.can(Role.OPERATOR, found) else ()
         return Response(ComponentHealthOut({"results": health, "clients": clients}).data)
 
-    @extend_schema(request=UpgradeIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=UpgradeIn, responses={202: _PUSHED_OR_ASKED}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def upgrade(self, request: Request, cluster: str, name: str) -> Response:
-        """Upgrade or configure a component; what that ends has to be approved pod by pod."""
-        values = self.read(UpgradeIn)
-        return self.once(
-            lambda: Response(
-                PushOut(componentcare.upgrade(self.actor, self.cluster(), name, **values)).data, status=202
-            )
-        )
+        """Upgrade or configure a component; what that ends has to be approved, by naming pods or by a second person.
 
-    @extend_schema(request=EndingIn, responses={202: PushOut}, parameters=[IDEMPOTENCY_KEY])
+        With a `Location`, the answer is the request that a second person must approve.
+        """
+        values = self.read(UpgradeIn)
+        return self.once(lambda: self._on_its_way(componentcare.upgrade(self.actor, self.cluster(), name, **values)))
+
+    @extend_schema(request=EndingIn, responses={202: _PUSHED_OR_ASKED}, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"])
     def uninstall(self, request: Request, cluster: str, name: str) -> Response:
-        """Remove a component; refused while node pools need it, or pods end that nobody has approved to end."""
+        """Remove a component; refused while node pools need it, or pods end that nobody has approved to end.
+
+        With a `Location`, the answer is the request that a second person must approve.
+        """
         values = self.read(EndingIn)
-        return self.once(
-            lambda: Response(PushOut(components.uninstall(self.actor, self.cluster(), name, **values)).data, status=202)
-        )
+        return self.once(lambda: self._on_its_way(components.uninstall(self.actor, self.cluster(), name, **values)))
+
+    def _on_its_way(self, made: Push | OperationRequest) -> Response:
+        return asked(self, made) if isinstance(made, OperationRequest) else Response(PushOut(made).data, status=202)

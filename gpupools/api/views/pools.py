@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.db.models import Prefetch
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import PolymorphicProxySerializer, extend_schema
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,10 +24,12 @@ from gpupools.api.serializers.clusters import (
     ScaleIn,
     TakeOutIn,
 )
+from gpupools.api.serializers.requests import OperationRequestOut
+from gpupools.api.views.requests import asked
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import Taint
-from gpupools.models import ModeChange, NodePool
-from gpupools.services import members, pools
+from gpupools.models import ModeChange, NodePool, OperationRequest
+from gpupools.services import members, poolcuts, pools
 
 _OPEN = Prefetch(
     "changes",
@@ -81,24 +83,42 @@ class NodePoolView(Door):
         values = _taints(self.read(NodePoolEdit, partial=True))
         return self._shown(pools.edit(self.actor, pool, version=pool.version, **values))
 
-    @extend_schema(request=ScaleIn, responses=NodePoolOut, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(
+        request=ScaleIn, responses={200: NodePoolOut, 202: OperationRequestOut}, parameters=[IDEMPOTENCY_KEY]
+    )
     @action(detail=True, methods=["post"])
     def scale(self, request: Request, pk: str) -> Response:
-        """Set the size of a pool whose provider owns machines."""
+        """Set the size of a pool whose provider owns machines; 202 where a second person must approve that."""
         pool = get_visible(self.get_queryset(), pk=pk)
         values = self.read(ScaleIn)
-        return self.once(lambda: self._shown(pools.scale(self.actor, pool, **values)))
 
-    @extend_schema(request=DeleteIn, responses={202: NodePoolOut}, parameters=[IDEMPOTENCY_KEY])
+        def work() -> Response:
+            made = poolcuts.scale(self.actor, pool, **values)
+            return asked(self, made) if isinstance(made, OperationRequest) else self._shown(made)
+
+        return self.once(work)
+
+    @extend_schema(
+        request=DeleteIn,
+        responses={
+            202: PolymorphicProxySerializer(
+                "DeletedOrAsked", [NodePoolOut, OperationRequestOut], resource_type_field_name=None
+            )
+        },
+        parameters=[IDEMPOTENCY_KEY],
+    )
     @action(detail=True, methods=["post"], url_path="delete")
     def remove(self, request: Request, pk: str) -> Response:
-        """Delete a pool: its machines on ACK, only its labels on plain Kubernetes."""
+        """Delete a pool: its machines on ACK, only its labels on plain Kubernetes.
+
+        With a `Location`, the answer is the request that a second person must approve.
+        """
         pool = get_visible(self.get_queryset(), pk=pk)
         values = self.read(DeleteIn)
 
         def work() -> Response:
-            pools.delete(self.actor, pool, **values)
-            return self._shown(pool, 202)
+            made = poolcuts.delete(self.actor, pool, **values)
+            return asked(self, made) if made else self._shown(pool, 202)
 
         return self.once(work)
 

@@ -25,11 +25,9 @@ from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.lines import OPEN_STATES, component_states, mode_choices, needs_of
-from gpupools.web.paging import page_of
 from gpupools.web.shell import show
 from gpupools.web.views.pools import POLICY_TEXTS, pool_of
 
-ROWS_PER_PAGE = 50
 MOST_UNFOLDED = 24
 # Nothing was changed in the cluster, so the same request makes sense again.
 ENDED_UNDONE = tuple(each.value for each in (State.LAPSED, State.EXPIRED, State.WITHDRAWN, State.REJECTED))
@@ -371,19 +369,3 @@ def _undo(request: HttpRequest, change: ModeChange) -> HttpResponse:
         return _detail(request, change, form, status=400)
     messages.success(request, _("The way back is asked for. A second person must decide on it."))
     return redirect("web:change", made.pk)
-
-
-@require_safe
-@page
-def approvals(request: HttpRequest) -> HttpResponse:
-    """List what waits for a decision, what is under way, and what was decided."""
-    every = ModeChange.objects.visible_to(actor_of(request)).select_related(
-        "pool__cluster", "requested_by", "decided_by"
-    )
-    context = {
-        "nav": "approvals",
-        "waiting": every.filter(state=State.PENDING.value),
-        "running": every.filter(state__in=[each for each in OPEN_STATES if each != State.PENDING.value]),
-        "page_obj": page_of(request, every.exclude(state__in=OPEN_STATES), ROWS_PER_PAGE),
-    }
-    return show(request, "approvals.html", context)

@@ -14,14 +14,16 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_POST, require_safe
 
 from gpupools.domain.modes import Component
+from gpupools.domain.requests import Kind
 from gpupools.errors import Unreachable
-from gpupools.models import Cluster, Role
-from gpupools.services import componentcare, componentguards, components
+from gpupools.models import Cluster, OperationRequest, Role
+from gpupools.services import componentcare, componentguards, components, requestrules
 from gpupools.services.componentcare import Rehearsal
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.shell import show
-from gpupools.web.views.components import row_of
+from gpupools.web.views.components import radius_of, row_of
+from gpupools.web.views.poolcuts import asked
 
 
 class UpgradeForm(ConsoleForm):
@@ -94,6 +96,8 @@ def _show(
         "health": componentcare.nodes(actor, cluster, name),
         "clients": clients,
         "clients_known": known,
+        "second_person": row.restart_kills and requestrules.needed_for(Kind.MPS_UPGRADE),
+        "radius": radius_of(cluster, row) if actor.can(Role.OPERATOR, cluster) else None,
         "manual": componentcare.by_hand(cluster, row.name),
         "upgrade_form": upgrade or UpgradeForm(clients=clients),
         "manifests_form": manifests or ManifestsForm(),
@@ -118,7 +122,10 @@ def upgrade(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     actor.require(Role.OPERATOR, here)
     row_of(here, name)
     form = UpgradeForm(request.POST, clients=_clients(here, name)[0])
-    if attempt(form, lambda: componentcare.upgrade(actor, here, name, **form.cleaned_data)):
+    made = attempt(form, lambda: componentcare.upgrade(actor, here, name, **form.cleaned_data))
+    if isinstance(made, OperationRequest):
+        return asked(request, made)
+    if made:
         messages.success(request, _("%(name)s is being upgraded.") % {"name": name})
         return redirect("web:component", here.name, name)
     return _show(request, here, name, upgrade=form)

@@ -14,13 +14,16 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.modes import Component
+from gpupools.domain.requests import Kind
 from gpupools.errors import Missing, Unreachable
-from gpupools.models import Cluster, Role
-from gpupools.services import componentguards, components
+from gpupools.models import Cluster, OperationRequest, Role
+from gpupools.services import componentguards, components, radii, requestrules
 from gpupools.services.components import ComponentRow
+from gpupools.services.radii import Radius
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, ReasonForm, attempt, status_of
 from gpupools.web.shell import show
+from gpupools.web.views.poolcuts import asked
 
 
 class InstallForm(ConsoleForm):
@@ -52,6 +55,14 @@ def clients_of(cluster: Cluster, name: str) -> tuple[str, ...]:
         return componentguards.clients(cluster, Component(name))
     except Unreachable:
         return ()
+
+
+def radius_of(cluster: Cluster, row: ComponentRow) -> Radius | None:
+    """Return who is hit when a component goes or restarts; None where nobody knows, which the service then says."""
+    try:
+        return radii.of_component(cluster, row.name, pools=row.pools)
+    except Unreachable:
+        return None
 
 
 @require_safe
@@ -97,12 +108,23 @@ def uninstall(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     row = row_of(here, name)
     clients = clients_of(here, name)
     form = UninstallForm(request.POST or None, clients=clients)
-    if request.method == "POST" and attempt(form, lambda: components.uninstall(actor, here, name, **form.cleaned_data)):
-        messages.success(request, _("%(name)s is being uninstalled.") % {"name": name})
-        return redirect("web:components", here.name)
+    if request.method == "POST":
+        made = attempt(form, lambda: components.uninstall(actor, here, name, **form.cleaned_data))
+        if isinstance(made, OperationRequest):
+            return asked(request, made)
+        if made:
+            messages.success(request, _("%(name)s is being uninstalled.") % {"name": name})
+            return redirect("web:components", here.name)
     return show(
         request,
         "component_uninstall.html",
-        {"nav": "components", "row": row, "form": form, "clients": clients},
+        {
+            "nav": "components",
+            "row": row,
+            "form": form,
+            "clients": clients,
+            "radius": radius_of(here, row),
+            "second_person": requestrules.needed_for(Kind.COMPONENT_UNINSTALL),
+        },
         status=status_of(form),
     )

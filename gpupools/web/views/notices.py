@@ -22,9 +22,11 @@ LAST = 30
 class WishForm(ConsoleForm):
     """Which notices come by e-mail."""
 
-    mail_waiting = forms.BooleanField(label=gettext_lazy("A mode change waits for my decision"), required=False)
+    mail_waiting = forms.BooleanField(
+        label=gettext_lazy("A mode change or another operation waits for my decision"), required=False
+    )
     mail_failed = forms.BooleanField(
-        label=gettext_lazy("A mode change that I asked for or approved failed"), required=False
+        label=gettext_lazy("A mode change or operation that I asked for or approved failed"), required=False
     )
 
 
@@ -42,5 +44,5 @@ def settings(request: HttpRequest) -> HttpResponse:
             notices.wish(actor, **form.cleaned_data)
             messages.success(request, _("Kept."))
             return redirect("web:notices")
-    rows = Notice.objects.filter(user=actor.user).select_related("change__pool__cluster")[:LAST]
+    rows = Notice.objects.filter(user=actor.user).select_related("change__pool__cluster", "operation__cluster")[:LAST]
     return show(request, "notices.html", {"nav": "notices", "form": form, "rows": rows})

@@ -1,4 +1,4 @@
-"""Node pools: list, create, look at one, edit its labels, taints and size, delete it."""
+"""Node pools: list, create, look at one, edit its labels and taints. Scaling and deleting is in poolcuts.py."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
+from gpupools.domain.changes import State
 from gpupools.domain.instances import INSTANCE_TYPES
 from gpupools.domain.labels import EFFECTS
 from gpupools.domain.modes import ACK_POOL_LABEL, CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
@@ -150,19 +151,6 @@ class ScaleForm(ConsoleForm):
         return {"desired_size": typed["desired_size"], "auto_scaling": {"enable": typed["enable"], **bounds}}
 
 
-class DeleteForm(ConsoleForm):
-    """The last word before a pool goes."""
-
-    reason = forms.CharField(
-        label=gettext_lazy("Reason"),
-        required=False,
-        max_length=1000,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text=gettext_lazy("Kept in the audit log. Needed while the pool has nodes."),
-    )
-    force = forms.BooleanField(label=gettext_lazy("Release the machines of its nodes"), required=False)
-
-
 def pool_of(request: HttpRequest, cluster: str, name: str) -> NodePool:
     """Return the pool of the address; raises Missing."""
     here = cluster_of(request, cluster)
@@ -239,10 +227,11 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
 @page
 def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Show a pool: wanted and actual, nodes, labels, drift, changes."""
-    return _detail(request, pool_of(request, cluster, name))
+    return show_pool(request, pool_of(request, cluster, name))
 
 
-def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_given: ConsoleForm) -> HttpResponse:
+def show_pool(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_given: ConsoleForm) -> HttpResponse:
+    """Show a pool, with forms as they were refused."""
     line, fresh = line_of(actor_of(request), pool)
     policy = PlacementPolicy(pool.policy) if pool.policy else None
     context = {
@@ -263,6 +252,7 @@ def _detail(request: HttpRequest, pool: NodePool, *, status: int = 200, **forms_
         "scale_form": ScaleForm(initial={**pool.auto_scaling, "desired_size": pool.desired_size}),
         "mode_labels": mode_labels(Mode(pool.mode), policy) if pool.mode else {},
         "changes": pool.changes.select_related("requested_by")[:10],
+        "requests": pool.operation_requests.filter(state=State.PENDING.value),
         **forms_given,
     }
     return show(request, "pool.html", context, status=status)
@@ -280,32 +270,4 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     if attempt(form, lambda: pools.edit(actor_of(request), pool, **form.cleaned_data)):
         messages.success(request, _("The labels and taints of %(name)s are being written.") % {"name": pool.name})
         return redirect("web:pool", cluster, name)
-    return _detail(request, pool, status=400, edit_form=form)
-
-
-@taker("web:pool", "cluster", "name")
-def scale(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-    """Set how many machines the pool shall have."""
-    pool = pool_of(request, cluster, name)
-    form = ScaleForm(request.POST)
-    if attempt(form, lambda: pools.scale(actor_of(request), pool, **form.wishes())):
-        messages.success(request, _("%(name)s is being scaled.") % {"name": pool.name})
-        return redirect("web:pool", cluster, name)
-    return _detail(request, pool, status=400, scale_form=form)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@page
-def delete(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-    """Delete a pool, after a page that says what goes with it."""
-    actor, pool = actor_of(request), pool_of(request, cluster, name)
-    actor.require(Role.OPERATOR, pool.cluster)
-    form = DeleteForm(request.POST or None)
-    if request.method == "POST":
-        attempt(form, lambda: pools.delete(actor, pool, **form.cleaned_data))
-        if not form.errors:
-            messages.success(request, _("Node pool %(name)s is being deleted.") % {"name": pool.name})
-            return redirect("web:pools", cluster)
-    line, fresh = line_of(actor, pool)
-    context = {"nav": "pools", "pool": pool, "line": line, "fresh": fresh, "form": form}
-    return show(request, "pool_delete.html", context, status=status_of(form))
+    return show_pool(request, pool, status=400, edit_form=form)
