@@ -14,9 +14,9 @@ from operator import attrgetter
 
 import msgspec
 
-from gpupools.domain.annotations import UNREADABLE, claims, topology_claim
+from gpupools.domain.annotations import MOST_UNITS, UNREADABLE, claims, topology_claim
 from gpupools.domain.asks import effective_requests
-from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
+from gpupools.domain.gpus import MOST_CARDS, Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, TOPOLOGY_GPU, Mode
 
 UNIT_SIZES_MIB = (1024, 128, 1)  # ACK's unit of gpu-mem, its alternative, and the open-source plugin's MiB
@@ -106,6 +106,8 @@ class _Fold:
             self.count = max(node.allocatable[TOPOLOGY_GPU], node.capacity.get(TOPOLOGY_GPU, 0))
         else:
             self.count = 0
+        if not 0 <= self.count <= MOST_CARDS:
+            self.count = 0
         self.cards = [_Card() for _ in range(self.count)]
         self.card_units = node.memory_units // self.count if self.shared and self.count else 0
         self.card_core = node.core_percent // self.count if self.shared and self.count else 0
@@ -127,6 +129,7 @@ class _Fold:
                 units += limits.get(GPU_MEM, 0)
                 core += limits.get(GPU_CORE, 0)
             whole = whole or EXCLUSIVE_GPU in requests or TOPOLOGY_GPU in requests
+        units, core = min(units, MOST_UNITS), min(core, MOST_UNITS)
         if units:
             self._add_share(pod, units, core)
         elif core:
@@ -138,8 +141,8 @@ class _Fold:
     def _add_whole(self, pod: Pod) -> None:
         requests = effective_requests(pod.ask)
         if count := requests.get(TOPOLOGY_GPU, 0):
-            self._add_topology(pod, count)
-        if count := requests.get(EXCLUSIVE_GPU, 0):
+            self._add_topology(pod, min(count, MOST_UNITS))
+        if count := min(requests.get(EXCLUSIVE_GPU, 0), MOST_UNITS):
             in_mode = not self.shared and not self.topology and self.node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
             self._keep(_holding(pod, cards=count), former=not in_mode)
             if not in_mode:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
 from gpupools.domain.asks import card_count
 from gpupools.domain.gpus import Ask
 from gpupools.domain.modes import GPU_CORE, GPU_MEM, TOPOLOGY_GPU
+from gpupools.domain.quantities import integer
 
 ALLOCATION = "scheduler.framework.gpushare.allocation"
 ASSUME_TIME = "scheduler.framework.gpushare.assume-time"
@@ -28,7 +29,10 @@ TOPOLOGY_VISIBLE = "topology.kubernetes.io/gpu-visible"
 
 UNREADABLE = "unreadable-allocation"
 
-_Shares = dict[str, dict[str, int]]
+# As the programs that read them decode them: whole numbers that are no text, and null for nothing. A card has far
+# fewer units than this, and sums of what is above would leave the 64 bits that they travel in.
+MOST_UNITS = 2**40
+_Amount = Annotated[int, msgspec.Meta(ge=0, le=MOST_UNITS)]
 
 
 class Claim(msgspec.Struct, frozen=True, gc=False):
@@ -46,12 +50,13 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 
 
 class _TopologyAllocation(msgspec.Struct, rename="camel"):
-    allocated: dict[str, list[str]] = msgspec.field(name="allocatedGPUs", default_factory=dict)
+    allocated: dict[str, list[str] | None] | None = msgspec.field(name="allocatedGPUs", default=None)
 
 
-_shares = msgspec.json.Decoder(_Shares, strict=False)
-_units = msgspec.json.Decoder(dict[str, int], strict=False)
-_topology = msgspec.json.Decoder(_TopologyAllocation, strict=False)
+_shares = msgspec.json.Decoder(dict[str, dict[str, _Amount | None] | None])
+_units = msgspec.json.Decoder(dict[str, _Amount | None])
+_topology = msgspec.json.Decoder(_TopologyAllocation)
+_UNREADABLE_TEXT = (msgspec.DecodeError, UnicodeEncodeError)
 
 
 def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
@@ -64,7 +69,7 @@ def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
     memory = _share(text) if text else None
     if text and memory is None:
         problem = UNREADABLE
-    if memory:
+    if memory and any(memory.values()):
         core_text = annotations.get(CORE_PERCENTAGE)
         core = _share(core_text) if core_text else {}
         return Claim(
@@ -75,8 +80,7 @@ def claims(annotations: Mapping[str, str], *, asked_units: int = 0) -> Claim:
         )
     old = _number(annotations.get(V1_INDEX, ""))
     if old is not None:
-        units = _number(annotations.get(V1_UNITS, ""))
-        return Claim(memory_units={old: asked_units if units is None else units})
+        return Claim(memory_units={old: _units_of(annotations.get(V1_UNITS, "")) or asked_units})
     if annotations.get(V1_INDEX):
         problem = UNREADABLE
     topology = topology_claim(annotations)
@@ -92,7 +96,13 @@ def topology_claim(annotations: Mapping[str, str]) -> Claim:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
+    number = integer(text)
+    return number if number is not None and number >= 0 else None
+
+
+def _units_of(text: str) -> int | None:
+    number = _number(text)
+    return number if number is not None and number <= MOST_UNITS else None
 
 
 @lru_cache(maxsize=4096)
@@ -103,15 +113,17 @@ def _share(text: str) -> dict[int, int] | None:
     """
     try:
         read = _shares.decode(text)
-    except msgspec.DecodeError:
+    except _UNREADABLE_TEXT:
         return None
     total: dict[int, int] = {}
-    for cards in read.values():
-        for index, amount in cards.items():
+    for container, cards in read.items():
+        if integer(container) is None:
+            return None
+        for index, amount in (cards or {}).items():
             card = _number(index)
-            if card is None or amount < 0:
+            if card is None:
                 return None
-            total[card] = total.get(card, 0) + amount
+            total[card] = total.get(card, 0) + (amount or 0)
     return total
 
 
@@ -119,19 +131,19 @@ def _share(text: str) -> dict[int, int] | None:
 def _card_units(text: str) -> dict[int, int]:
     try:
         read = _units.decode(text) if text else {}
-    except msgspec.DecodeError:
+    except _UNREADABLE_TEXT:
         return {}
-    return {card: units for index, units in read.items() if (card := _number(index)) is not None}
+    return {card: units for index, units in read.items() if units and (card := _number(index)) is not None}
 
 
 def _topology_cards(annotations: Mapping[str, str]) -> tuple[int, ...] | None:
     if text := annotations.get(TOPOLOGY_ALLOCATION, ""):
         try:
             read = _topology.decode(text)
-        except msgspec.DecodeError:
+        except _UNREADABLE_TEXT:
             read = _TopologyAllocation()
         if read.allocated:
-            return _indexes(index for cards in read.allocated.values() for index in cards)
+            return _indexes(index for cards in read.allocated.values() for index in cards or ())
     text = annotations.get(TOPOLOGY_GROUP, "")
     return _indexes(part.strip() for part in text.split(",")) if text else None
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from gpupools.domain.gpus import Ask, ContainerAsk, HostPort
 from gpupools.domain.modes import GPU_CORE, GPU_MEM
+from gpupools.domain.quantities import integer
 
 SHARE_COUNT_LABEL = "aliyun.com/gpu-count"  # on a pod: its share is spread evenly over that many cards
 WHOLE_DEVICE_LABEL = "ack.gpushare.placement"
@@ -25,13 +26,15 @@ def effective_requests(ask: Ask) -> dict[str, int]:
     """Return what kube-scheduler counts for a pod on its node.
 
     Main containers and sidecars run together; each init container runs alone beside the sidecars that were
-    started before it, so the larger of the two counts per resource, plus the pod's overhead.
+    started before it, so the larger of the two counts per resource. What the pod asks for as a whole replaces that;
+    the pod's overhead comes on top.
     """
     total: dict[str, int] = {}
     for container in ask.containers:
         _add(total, container.requests)
     if ask.init_containers:
         _raise_to_init(total, ask.init_containers)
+    total.update(ask.pod_requests)
     _add(total, ask.overhead)
     return total
 
@@ -60,8 +63,7 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
 
 def card_count(ask: Ask) -> int:
     """Return over how many cards a shared ask is spread: its label, 1 without one or with an unusable one."""
-    text = ask.labels.get(SHARE_COUNT_LABEL, "")
-    return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else 1
+    return max(1, integer(ask.labels.get(SHARE_COUNT_LABEL, "")) or 1)
 
 
 def host_ports(ask: Ask) -> tuple[HostPort, ...]:

@@ -17,6 +17,7 @@ from gpupools.domain.modes import (
     TOPOLOGY_GPU,
     PlacementPolicy,
 )
+from gpupools.domain.quantities import integer
 from gpupools.domain.topology import best_cards
 from gpupools.domain.verdicts import NO_ROOM, NodeState, Rejection, Verdict
 from gpupools.domain.wishes import Wish
@@ -58,11 +59,12 @@ def _rejected(state: NodeState, rejection: Rejection) -> Verdict:
 def _judge_shares(wanted: Wish, state: NodeState) -> Verdict:
     node, rooms = state.node, state.rooms
     memory, core, count = wanted.memory_units, wanted.core_percent, wanted.cards
-    if (cap := node.labels.get(MAX_PODS_LABEL)) is not None:
-        if not (cap.isascii() and cap.isdigit()):
+    if (label := node.labels.get(MAX_PODS_LABEL)) is not None:
+        cap = integer(label)
+        if cap is None or cap < 0:
             reason = f"node(s) had an invalid value of label {MAX_PODS_LABEL}"
             return _rejected(state, Rejection(node.name, "device", reason, unresolvable=True))
-        crowded = [len(_staying(gpu)) >= int(cap) for gpu in state.allocation.gpus]
+        crowded = [len(_staying(gpu)) >= cap for gpu in state.allocation.gpus]
         if all(crowded):
             reason = "The number of pods per gpu device has reached the maximum allowed"
             return _rejected(state, Rejection(node.name, "device", reason))

@@ -5,10 +5,13 @@ Each filter returns the rejections of one node, none when it passes. It knows no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 
 from gpupools.domain.gpus import AffinityTerm, Ask, GpuNode, HostPort, Requirement, Taint, Toleration
 from gpupools.domain.modes import GPU_RESOURCES
+from gpupools.domain.quantities import integer
 from gpupools.domain.verdicts import NodeState, Rejection
 from gpupools.domain.wishes import NODE_NAME_FIELD, Wish
 
@@ -34,7 +37,7 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "" | "Equal":
             return bool(toleration.key) and toleration.value == taint.value
         case "Gt" | "Lt":
-            found, bound = _integer(taint.value), _integer(toleration.value)
+            found, bound = integer(taint.value), integer(toleration.value)
             if found is None or bound is None:
                 return False
             return found > bound if toleration.operator == "Gt" else found < bound
@@ -51,26 +54,37 @@ def untolerated(ask: Ask, taints: Iterable[Taint], effects: frozenset[str] = HAR
     ]
 
 
-def _integer(text: str) -> int | None:
-    unsigned = text[1:] if text[:1] in {"-", "+"} else text
-    return int(text) if unsigned.isascii() and unsigned.isdigit() and len(text) < 20 else None
+_LABEL_VALUE = re.compile(r"(?:(?:[A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
+_LONGEST_VALUE = 63
+
+
+@lru_cache(maxsize=1024)
+def _can_match(requirement: Requirement) -> bool:
+    """Whether the scheduler can read a requirement that holds for missing labels; one that it cannot never matches."""
+    values = requirement.values
+    if requirement.operator == "NotIn":
+        return bool(values) and all(len(v) <= _LONGEST_VALUE and _LABEL_VALUE.fullmatch(v) for v in values)
+    return not values
 
 
 def matches_requirement(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet a requirement; NotIn and DoesNotExist also hold for a missing label."""
+    """Whether labels meet a requirement; NotIn and DoesNotExist also hold for a missing label.
+
+    A requirement that is wrong in itself (no values, one too many) holds for no node, and so does its term.
+    """
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
             return value is not None and value in requirement.values
         case "NotIn":
-            return value is None or value not in requirement.values
+            return (value is None or value not in requirement.values) and _can_match(requirement)
         case "Exists":
-            return value is not None
+            return value is not None and _can_match(requirement)
         case "DoesNotExist":
-            return value is None
+            return value is None and _can_match(requirement)
         case "Gt" | "Lt":
-            found = _integer(value or "")
-            bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+            found = integer(value or "")
+            bound = integer(requirement.values[0]) if len(requirement.values) == 1 else None
             if found is None or bound is None:
                 return False
             return found > bound if requirement.operator == "Gt" else found < bound
@@ -82,10 +96,17 @@ def matches_term(term: AffinityTerm, node: GpuNode) -> bool:
     """Whether a node meets all of a term; an empty term matches nothing."""
     if not term.expressions and not term.fields:
         return False
-    fields = {NODE_NAME_FIELD: node.name}
     return all(matches_requirement(requirement, node.labels) for requirement in term.expressions) and all(
-        matches_requirement(requirement, fields) for requirement in term.fields
+        _matches_field(requirement, node) for requirement in term.fields
     )
+
+
+def _matches_field(requirement: Requirement, node: GpuNode) -> bool:
+    """A field takes In and NotIn with exactly one value; the name is the only field of a node that has one."""
+    if len(requirement.values) != 1 or requirement.operator not in {"In", "NotIn"}:
+        return False
+    found = node.name if requirement.key == NODE_NAME_FIELD else ""
+    return (found == requirement.values[0]) is (requirement.operator == "In")
 
 
 def matches_affinity(ask: Ask, node: GpuNode) -> bool:
@@ -102,7 +123,7 @@ def explained(ask: Ask, node: GpuNode) -> dict[str, str]:
 
     The scheduler's sentences only say that there are some.
     """
-    taints = node.taints if node.ready else (*node.taints, NOT_READY_TAINT)
+    taints = _taints(node)
     wrong = [
         f"{key}={value} {_found(key, node)}"
         for key, value in ask.node_selector.items()
@@ -123,6 +144,10 @@ def explained(ask: Ask, node: GpuNode) -> dict[str, str]:
         "affinity": "; ".join(wrong),
     }
     return {code: text for code, text in found.items() if text}
+
+
+def _taints(node: GpuNode) -> tuple[Taint, ...]:
+    return node.taints if node.ready or node.silent else (*node.taints, NOT_READY_TAINT)
 
 
 def _found(key: str, node: GpuNode) -> str:
@@ -157,9 +182,9 @@ def tolerated_taints(wanted: Wish, state: NodeState) -> Rejections:
     A node that is not ready counts as tainted even in the moment before the node controller writes the taint.
     """
     node = state.node
-    if node.ready and not node.taints:
+    if not node.taints and (node.ready or node.silent):
         return PASSED
-    taints = node.taints if node.ready else (*node.taints, NOT_READY_TAINT)
+    taints = _taints(node)
     if not untolerated(wanted.ask, taints):
         return PASSED
     return (Rejection(node.name, "taint", "node(s) had untolerated taint(s)", unresolvable=True),)

@@ -23,6 +23,9 @@ from gpupools.domain.modes import (
     PlacementPolicy,
     mode_of_label,
 )
+from gpupools.domain.quantities import integer
+
+MOST_CARDS = 1024  # no machine has so many; a number above is no number of cards
 
 
 class Taint(msgspec.Struct, frozen=True, gc=False):
@@ -87,6 +90,7 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
     created_at: str = ""
     kubelet_version: str = ""
     owners: dict[str, tuple[str, str]] = {}  # label key, or "taints" -> who wrote it (field manager) and when
+    silent: bool = False  # says nothing of being ready, neither yes nor no
 
     @property
     def declared(self) -> Mode | None:
@@ -128,7 +132,8 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
         counted = self.labels.get(CARD_COUNT_LABEL, "")
         names = [name for name in (GPU_COUNT, EXCLUSIVE_GPU, TOPOLOGY_GPU) if self.allocatable.get(name)]
         reported = max((max(self.allocatable[name], self.capacity.get(name, 0)) for name in names), default=0)
-        return max(0, int(counted) - reported) if counted.isascii() and counted.isdigit() and len(counted) < 5 else 0
+        known = integer(counted) or 0
+        return max(0, known - reported) if known <= MOST_CARDS else 0
 
     @property
     def card_model(self) -> str:
@@ -139,7 +144,7 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
     def card_memory_mib(self) -> int | None:
         """Memory of one card by ACK's discovery label (``32510MiB``), None when missing or unreadable."""
         text = self.labels.get(CARD_MEMORY_LABEL, "")
-        return int(text[:-3]) if text.endswith("MiB") and text[:-3].isdigit() else None
+        return integer(text[:-3]) if text.endswith("MiB") else None
 
     @property
     def is_gpu(self) -> bool:
@@ -158,17 +163,25 @@ class HostPort(msgspec.Struct, frozen=True, gc=False):
 
 
 class ContainerAsk(msgspec.Struct, frozen=True, gc=False):
-    """What one container asks for; same units as ``GpuNode.allocatable``. ``restartable``: a sidecar init container."""
+    """What one container asks for; same units as ``GpuNode.allocatable``. ``restartable``: a sidecar init container.
+
+    ``fractions``: limits or requests -> resource -> text, of what is counted in wholes and was written in parts.
+    """
 
     name: str = ""
     requests: dict[str, int] = {}
     limits: dict[str, int] = {}
     restartable: bool = False
     ports: tuple[HostPort, ...] = ()
+    fractions: dict[str, dict[str, str]] = {}
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
-    """Everything placement needs to know of a pod that wants a node."""
+    """Everything placement needs to know of a pod that wants a node.
+
+    ``pod_requests`` stand for the pod as a whole, in the stead of what its containers add up to. ``gated``: nobody
+    may place it yet. ``preempts``: others of lower priority may be evicted for it.
+    """
 
     namespace: str = "default"
     name: str = ""
@@ -182,6 +195,9 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     node_name: str = ""
     priority: int = 0
+    pod_requests: dict[str, int] = {}
+    gated: bool = False
+    preempts: bool = True
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):

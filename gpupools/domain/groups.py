@@ -12,6 +12,7 @@ import msgspec
 
 from gpupools.domain.devices import free_topology_cards
 from gpupools.domain.gpus import Ask, Pod
+from gpupools.domain.quantities import integer
 from gpupools.domain.topology import best_cards
 from gpupools.domain.verdicts import NodeState
 from gpupools.domain.wishes import (
@@ -44,9 +45,9 @@ class Seat(msgspec.Struct, frozen=True):
 def group_of(labels: Mapping[str, str]) -> Group | None:
     """Read the group labels of a pod; None without one, or without a readable size."""
     for key, size_key in ((TOPOLOGY_GROUP_LABEL, TOPOLOGY_REPLICA_LABEL), (GANG_LABEL, GANG_SIZE_LABEL)):
-        size = labels.get(size_key, "")
+        size = integer(labels.get(size_key, ""))
         if name := labels.get(key):
-            return Group(key, name, int(size)) if size.isascii() and size.isdigit() and len(size) < 10 else None
+            return Group(key, name, size) if size is not None and size >= 0 else None
     return None
 
 

@@ -13,22 +13,24 @@ import msgspec
 from gpupools.domain.verdicts import Verdict
 
 NO_NODES = "no nodes available to schedule pods"
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never"
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
-def failed_scheduling(verdicts: Sequence[Verdict], *, nodes: int, prefilter: str = "") -> str:
+def failed_scheduling(verdicts: Sequence[Verdict], *, nodes: int, prefilter: str = "", preempts: bool = True) -> str:
     """Return the text for a pod that fits on none of ``nodes`` nodes.
 
     A reason of ``prefilter`` stands alone and makes every node unresolvable. Each node counts once for each of
-    its reasons, so counts can add up to more than the number of nodes.
+    its reasons, so counts can add up to more than the number of nodes. A pod that never ``preempts`` is not asked.
     """
     if prefilter:
-        return _worded(prefilter, nodes, nodes) if nodes else NO_NODES
+        return _worded(prefilter, nodes, nodes, preempts=preempts) if nodes else NO_NODES
     tally = Tally()
     for verdict in verdicts:
         tally.add(verdict)
-    return tally.text(nodes)
+    return tally.text(nodes, preempts=preempts)
 
 
 class Tally:
@@ -47,15 +49,15 @@ class Tally:
         if hopeless:
             self._hopeless += times
 
-    def text(self, nodes: int) -> str:
+    def text(self, nodes: int, *, preempts: bool = True) -> str:
         """Return the text for a pod that fits on none of ``nodes`` nodes."""
-        return _worded(_phrases(self._reasons), self._hopeless, nodes) if nodes else NO_NODES
+        return _worded(_phrases(self._reasons), self._hopeless, nodes, preempts=preempts) if nodes else NO_NODES
 
 
-def _worded(reasons: str, hopeless: int, nodes: int) -> str:
-    preemption = _phrases({NO_VICTIMS: nodes - hopeless, NOT_HELPFUL: hopeless})
+def _worded(reasons: str, hopeless: int, nodes: int, *, preempts: bool) -> str:
     none = f"0/{nodes} nodes are available"
-    return f"{none}: {reasons}. no new claims to deallocate, preemption: {none}: {preemption}."
+    said = f"{none}: {_phrases({NO_VICTIMS: nodes - hopeless, NOT_HELPFUL: hopeless})}" if preempts else NEVER_PREEMPTS
+    return f"{none}: {reasons}. no new claims to deallocate, preemption: {said}."
 
 
 def _phrases(counts: Mapping[str, int]) -> str:
@@ -149,6 +151,8 @@ def read_failed_scheduling(text: str) -> Unschedulable | None:
     text = text.strip()
     if text in {NO_NODES, f"{NO_NODES}."}:
         return Unschedulable(0)
+    if text == GATED:
+        return Unschedulable(0, prefilter=GATED)
     if old := _BEFORE_1_10.fullmatch(text):
         found = [_reason(int(each["count"]), each["text"].strip()) for each in _OLD_REASON.finditer(old["rest"])]
         return Unschedulable(0, tuple(found)) if found else None

@@ -25,7 +25,7 @@ from gpupools.domain.gpus import (
     Toleration,
     Workload,
 )
-from gpupools.domain.quantities import parse_resources
+from gpupools.domain.quantities import parse_resources, quantity_text
 from gpupools.domain.wire import (
     Affinity,
     ConfigMapObject,
@@ -77,6 +77,7 @@ __all__ = [
 
 
 KUBELET = "kubelet"
+POD_LEVEL = frozenset({"cpu", "memory"})
 
 
 def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> GpuNode:
@@ -84,6 +85,7 @@ def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> 
     meta, spec, status = node.metadata, node.spec or NodeSpec(), node.status or NodeStatus()
     labels = meta.labels or {}
     links, unhealthy = topology_report(topology) if topology else (None, ())
+    said = [c.status for c in status.conditions or () if c.type == "Ready"]
     return GpuNode(
         name=meta.name or "",
         uid=meta.uid or "",
@@ -91,7 +93,8 @@ def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> 
         annotations=meta.annotations or {},
         taints=tuple(Taint(t.key, t.value or "", t.effect or "") for t in spec.taints or ()),
         unschedulable=bool(spec.unschedulable),
-        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
+        ready="True" in said,
+        silent=not said,
         ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
         allocatable=parse_resources(status.allocatable, field="status.allocatable"),
         capacity=parse_resources(status.capacity, field="status.capacity"),
@@ -153,11 +156,13 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
     Raises Invalid for a quantity that cannot be read, with its field below ``path``.
     """
     affinity = (spec.affinity or Affinity()).node_affinity or NodeAffinity()
+    containers = _containers(spec.containers, f"{path}.containers", on_host=bool(spec.host_network))
+    init_containers = _containers(spec.init_containers, f"{path}.initContainers", on_host=bool(spec.host_network))
     return Ask(
         namespace=namespace,
         name=name,
-        containers=_containers(spec.containers, f"{path}.containers", on_host=bool(spec.host_network)),
-        init_containers=_containers(spec.init_containers, f"{path}.initContainers", on_host=bool(spec.host_network)),
+        containers=containers,
+        init_containers=init_containers,
         overhead=parse_resources(spec.overhead, field=f"{path}.overhead"),
         labels=dict(labels),
         node_selector=spec.node_selector or {},
@@ -174,7 +179,25 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
         ),
         node_name=spec.node_name or "",
         priority=spec.priority or 0,
+        pod_requests=_pod_requests(spec.resources, (*containers, *init_containers), f"{path}.resources"),
+        gated=bool(spec.scheduling_gates),
+        preempts=spec.preemption_policy != "Never",
     )
+
+
+def _pod_requests(resources: Resources | None, containers: tuple[ContainerAsk, ...], path: str) -> dict[str, int]:
+    """Return what a pod asks for as a whole: cpu, memory and huge pages, nothing else can be asked so.
+
+    A limit of the pod fills in for its request as the API server has it: where no container says anything either,
+    and always for huge pages.
+    """
+    if resources is None:
+        return {}
+    limits = parse_resources(resources.limits, field=f"{path}.limits")
+    requests = parse_resources(resources.requests, field=f"{path}.requests")
+    named = {name for container in containers for name in container.requests if name in POD_LEVEL}
+    asked = {name: amount for name, amount in limits.items() if name not in named} | requests
+    return {name: amount for name, amount in asked.items() if name in POD_LEVEL or name.startswith("hugepages-")}
 
 
 def _containers(containers: list[ContainerObject] | None, path: str, *, on_host: bool) -> tuple[ContainerAsk, ...]:
@@ -191,9 +214,25 @@ def _containers(containers: list[ContainerObject] | None, path: str, *, on_host:
                 limits=limits,
                 restartable=container.restart_policy == "Always",
                 ports=_host_ports(container, on_host=on_host) if container.ports else (),
+                fractions=_fractions(resources),
             )
         )
     return tuple(asks)
+
+
+def _fractions(resources: Resources) -> dict[str, dict[str, str]]:
+    """Return the amounts of extended resources that are no plain digits, as they are written; mostly there are none."""
+    limits, requests = (
+        {
+            name: text
+            for name, value in (given or {}).items()
+            if "/" in name and not (text := quantity_text(value)).isdigit()
+        }
+        for given in (resources.limits, resources.requests)
+    )
+    if not limits and not requests:
+        return {}
+    return {"limits": limits, "requests": {**limits, **requests}}
 
 
 def _host_ports(container: ContainerObject, *, on_host: bool) -> tuple[HostPort, ...]:

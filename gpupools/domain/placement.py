@@ -14,7 +14,7 @@ from gpupools.domain.devices import free_topology_cards, judge
 from gpupools.domain.filters import filters_of, matches_term, untolerated
 from gpupools.domain.gpus import Ask, Pod
 from gpupools.domain.groups import Group, Seat, group_of, incomplete, seats, too_big
-from gpupools.domain.messages import Tally, failed_scheduling
+from gpupools.domain.messages import GATED, Tally, failed_scheduling
 from gpupools.domain.modes import TOPOLOGY_GPU, PlacementPolicy
 from gpupools.domain.states import node_state, node_states, take
 from gpupools.domain.topology import CardSet, alternatives
@@ -95,7 +95,7 @@ def _together(ask: Ask, count: int, fleet: Fleet, group: Group, mates: Sequence[
     if first.problems or first.prefilter:
         return [first] * count
     if reason := incomplete(group, len(mates) + count):
-        message = failed_scheduling((), nodes=len(fleet.states), prefilter=reason)
+        message = failed_scheduling((), nodes=len(fleet.states), prefilter=reason, preempts=ask.preempts)
         return [Preview(message=message, prefilter=reason)] * count
     if first.chosen is None:
         return [first] * count
@@ -140,8 +140,11 @@ def _refused(ask: Ask, nodes: int) -> Preview | None:
     problems = (*validate_ask(ask), *ack_problems(ask))
     if problems:
         return Preview(message=invalid_text(ask.name, problems), problems=problems)
+    if ask.gated:
+        return Preview(message=GATED, prefilter=GATED)
     if reason := prefilter(wish(ask)):
-        return Preview(message=failed_scheduling((), nodes=nodes, prefilter=reason), prefilter=reason)
+        message = failed_scheduling((), nodes=nodes, prefilter=reason, preempts=ask.preempts)
+        return Preview(message=message, prefilter=reason)
     return None
 
 
@@ -246,7 +249,7 @@ class _Question:
         verdicts, ranks = self._verdicts, self._ranks
         top = max(ranks, default=UNFIT)
         if top == UNFIT:
-            return Preview(verdicts=tuple(verdicts), message=self._counted().text(len(verdicts)))
+            return Preview(verdicts=tuple(verdicts), message=self._text())
         if self._prefers and (points := self._preferences(states)):
             verdicts = list(verdicts)
             for position, point in points.items():
@@ -263,12 +266,12 @@ class _Question:
             verdicts=tuple(verdicts),
         )
 
-    def _counted(self) -> Tally:
+    def _text(self) -> str:
         if self._tally is None:
             self._tally = Tally()
             for verdict in self._verdicts:
                 self._tally.add(verdict)
-        return self._tally
+        return self._tally.text(len(self._verdicts), preempts=self._wanted.ask.preempts)
 
     def _preferences(self, states: Sequence[NodeState]) -> dict[int, int]:
         """Return what preferred affinity and soft taints add to nodes, as kube-scheduler scales and weighs them."""

@@ -25,6 +25,8 @@ _FORM = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<power>[+-]?[0-9]{1,2}))?"
 )
 _LONGEST = 64
+LARGEST = 2**63 - 1  # all that Kubernetes counts with; what is larger counts as this
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 _ALLOWED = "a Kubernetes quantity such as 4, 500m, 16Gi or 1e3"
 
 
@@ -45,25 +47,42 @@ def exact_quantity(text: str) -> Fraction:
 @lru_cache(maxsize=4096)
 def _whole(text: str, milli: bool) -> int:
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST:  # nearly all quantities of nodes and pods
-        return int(text) * 1000 if milli else int(text)
+        return min(int(text) * 1000 if milli else int(text), LARGEST)
     value = exact_quantity(text) * (1000 if milli else 1)
-    return -(-value.numerator // value.denominator)
+    return max(-LARGEST, min(-(-value.numerator // value.denominator), LARGEST))
 
 
-def parse_quantity(value: str | int | float, *, milli: bool = False) -> int:
-    """Return a quantity as a whole number of base units, or of thousandths; fractions round up.
+def parse_quantity(value: str | int | float | None, *, milli: bool = False) -> int:
+    """Return a quantity as a whole number of base units, or of thousandths, at most ``LARGEST``; fractions round up.
 
     Numbers are taken as YAML and JSON give them. Raises Invalid (field ``quantity``).
     """
     return _whole(quantity_text(value), milli)
 
 
-def quantity_text(value: str | int | float) -> str:
-    """Return a quantity of a YAML or JSON document as text."""
-    return value.strip() if isinstance(value, str) else str(value)
+def quantity_text(value: str | int | float | None) -> str:
+    """Return a quantity of a YAML or JSON document as text: null is 0, and blanks stay, for they make it none."""
+    return value if isinstance(value, str) else "0" if value is None else str(value)
 
 
-def parse_resources(raw: Mapping[str, str | int | float] | None, *, field: str = "") -> dict[str, int]:
+def is_integer(text: str) -> bool:
+    """Whether a text is a whole number in ASCII digits, however large."""
+    return _INTEGER.fullmatch(text) is not None
+
+
+def integer(text: str) -> int | None:
+    """Return the whole number that Kubernetes' own programs read in a label or an annotation.
+
+    None for anything else, among it what does not fit into 64 bits and what only Python takes (``1_0``, ``４``).
+    """
+    digits = text.lstrip("+-0")
+    if not is_integer(text) or len(digits) > len(str(LARGEST)):
+        return None
+    number = int(digits or "0") * (-1 if text.startswith("-") else 1)
+    return number if -LARGEST - 1 <= number <= LARGEST else None
+
+
+def parse_resources(raw: Mapping[str, str | int | float | None] | None, *, field: str = "") -> dict[str, int]:
     """Read a resource list: cpu in millicores, everything else in its base unit.
 
     Raises Invalid whose field is ``<field>[<resource>]``.

@@ -18,14 +18,28 @@ CORE_STEP_PERCENT = 5
 CARD_PERCENT = 100
 
 
+_OF_CONTAINERS = frozenset({"cpu", "memory", "ephemeral-storage"})
+_HUGE_PAGES = "hugepages-"
+# Names without a domain that the API server knows from quotas; a container cannot ask for them.
+_OF_QUOTAS = frozenset(
+    f"{before}{name}" for before in ("requests.", "limits.") for name in ("cpu", "memory", "ephemeral-storage")
+) | {
+    "configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "requests.storage", "resourcequotas",
+    "secrets", "services", "services.loadbalancers", "services.nodeports", "storage",
+}  # fmt: skip
+
+
+def _native(resource: str) -> bool:
+    return "/" not in resource or "kubernetes.io/" in resource
+
+
 def is_extended(resource: str) -> bool:
     """Whether a resource is counted in whole units and never overcommitted: it has a foreign domain."""
-    domain, slash, _ = resource.partition("/")
-    return bool(slash) and domain != "kubernetes.io" and not domain.endswith(".kubernetes.io")
+    return not _native(resource) and not resource.startswith("requests.")
 
 
 def _overcommits(resource: str) -> bool:
-    return not is_extended(resource) and not resource.startswith("hugepages-")
+    return _native(resource) and not resource.startswith(_HUGE_PAGES)
 
 
 def api_problems(spec: PodSpecObject, *, path: str = "spec") -> tuple[FieldError, ...]:
@@ -50,26 +64,29 @@ def _of_container(container: ContainerObject, path: str) -> Iterator[FieldError]
 
 
 def validate_ask(ask: Ask, *, path: str = "spec") -> tuple[FieldError, ...]:
-    """Return the same problems for an ask. Its numbers are whole already, so fractions do not show here."""
+    """Return the same problems for an ask, whose numbers are whole: fractions that must not be are kept beside them."""
     groups = (("containers", ask.containers), ("initContainers", ask.init_containers))
     return tuple(
         problem
         for group, containers in groups
         for index, container in enumerate(containers)
         for problem in _of_resources(
-            _texts(container.limits), _texts(container.requests), f"{path}.{group}[{index}].resources"
+            _texts(container.limits, container.fractions.get("limits", {})),
+            _texts(container.requests, container.fractions.get("requests", {})),
+            f"{path}.{group}[{index}].resources",
         )
     )
 
 
-def _texts(resources: Mapping[str, int]) -> dict[str, str]:
-    return {name: f"{value}m" if name == CPU else f"{value}" for name, value in resources.items()}
+def _texts(resources: Mapping[str, int], fractions: Mapping[str, str]) -> dict[str, str]:
+    return {name: f"{value}m" if name == CPU else f"{value}" for name, value in resources.items()} | dict(fractions)
 
 
 def _of_resources(limits: Mapping[str, str], requests: Mapping[str, str], path: str) -> Iterator[FieldError]:
     readable: dict[str, set[str]] = {"limits": set(), "requests": set()}
     for group, resources in (("limits", limits), ("requests", requests)):
         for name in sorted(resources):
+            yield from _of_name(name, f"{path}.{group}[{name}]")
             problem = _of_value(name, resources[name], f"{path}.{group}[{name}]")
             if problem is None or problem.code != "quantity":
                 readable[group].add(name)
@@ -89,6 +106,16 @@ def _of_resources(limits: Mapping[str, str], requests: Mapping[str, str], path: 
                 yield FieldError(f"{path}.requests", message, found=canonical(requests[name]))
 
 
+def _of_name(name: str, field: str) -> Iterator[FieldError]:
+    if not _native(name):
+        if not is_extended(name):
+            yield FieldError(field, "doesn't follow extended resource name standard", found=name)
+    elif "/" not in name and name not in _OF_CONTAINERS and not name.startswith(_HUGE_PAGES):
+        if name not in _OF_QUOTAS:
+            yield FieldError(field, "must be a standard resource type or fully qualified", found=name)
+        yield FieldError(field, "must be a standard resource for containers", found=name)
+
+
 def _of_value(name: str, text: str, field: str) -> FieldError | None:
     try:
         value = exact_quantity(text)
@@ -96,7 +123,8 @@ def _of_value(name: str, text: str, field: str) -> FieldError | None:
         return FieldError(field, f"{text[:80]!r} is not a quantity.", code="quantity", allowed=error.errors[0].allowed)
     if value < 0:
         return FieldError(field, "must be greater than or equal to 0", found=canonical(text))
-    if is_extended(name) and value.denominator != 1:
+    # As the API server looks at it: in thousandths, which round up.
+    if is_extended(name) and -(-1000 * value // 1) % 1000:
         return FieldError(field, "must be an integer", found=canonical(text))
     return None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-Quantities = dict[str, str | int | float]
+Quantities = dict[str, str | int | float | None]
 
 
 class Raw(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -170,6 +170,10 @@ class Affinity(Raw, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
+class GateObject(Raw, frozen=True):
+    name: str = ""
+
+
 class PodSpecObject(Raw, frozen=True):
     containers: list[ContainerObject] | None = None
     init_containers: list[ContainerObject] | None = None
@@ -180,6 +184,9 @@ class PodSpecObject(Raw, frozen=True):
     overhead: Quantities | None = None
     priority: int | None = None
     host_network: bool | None = None
+    resources: Resources | None = None
+    scheduling_gates: list[GateObject] | None = None
+    preemption_policy: str | None = None
 
 
 class ContainerState(Raw, frozen=True):

@@ -16,7 +16,7 @@ from gpupools.domain.asks import (
 )
 from gpupools.domain.gpus import AffinityTerm, Ask, HostPort
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, TOPOLOGY_GPU
-from gpupools.domain.quantities import CPU
+from gpupools.domain.quantities import CPU, integer, is_integer
 
 TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
 TOPOLOGY_REPLICA_LABEL = "gputopology.alibabacloud.com/replica"
@@ -121,13 +121,13 @@ def _share_prefilter(ask: Ask) -> str:
     label = ask.labels.get(SHARE_COUNT_LABEL)
     if label is None:
         return ""
-    unsigned = label[1:] if label[:1] in {"-", "+"} else label
-    if not (unsigned.isascii() and unsigned.isdigit()):
+    count = integer(label)
+    if count is None:
         return (
             f"failed to parse request device count from pod label {SHARE_COUNT_LABEL},"
-            f'reason: strconv.Atoi: parsing "{label}": invalid syntax'
+            f'reason: strconv.Atoi: parsing "{label}": '
+            + ("value out of range" if is_integer(label) else "invalid syntax")
         )
-    count = int(label)
     if count < 0:
         return f"request device count must be large than 0,but got {count}"
     for resources in sharing:
@@ -145,7 +145,7 @@ def _topology_prefilter(ask: Ask) -> str:
         return "gang group label and gpu topology group label cannot appear together"
     if gang and TOPOLOGY_TTL_LABEL in ask.labels:
         return f"should not set label {TOPOLOGY_TTL_LABEL} when gang group label is enabled"
-    replica = ask.labels.get(TOPOLOGY_REPLICA_LABEL, "")
-    if group and replica.removeprefix("-").isdecimal() and int(replica) <= 0:
-        return f"invalid replica {int(replica)},it should great than 0"
+    replica = integer(ask.labels.get(TOPOLOGY_REPLICA_LABEL, ""))
+    if group and replica is not None and replica <= 0:
+        return f"invalid replica {replica},it should great than 0"
     return ""

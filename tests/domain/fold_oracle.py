@@ -33,7 +33,7 @@ def needs(pod, resource):
 def claim(pod, asked):
     """(units by card, per cent by card, problem) of a pod's annotations."""
     shares, problem = pod["shares"], pod["shares"] == "?"
-    if shares not in (None, "?") and summed(shares):
+    if shares not in (None, "?") and any(summed(shares).values()):
         if pod["cores"] == "?":
             return summed(shares), {}, True
         return summed(shares), summed(pod["cores"] or []), False
@@ -65,7 +65,7 @@ def fold(node, pods):
             codes += ["unreadable-allocation"] if problem else []
             held = sum(by_card.values()) if by_card else asked
             # What the cards had is written beside the current annotation only.
-            current = pod["shares"] not in (None, "?") and bool(summed(pod["shares"]))
+            current = pod["shares"] not in (None, "?") and any(summed(pod["shares"]).values())
             if not shared:
                 holding = (name, held, sum(cores.values()) or core, 0, pod["terminating"])
                 kept.append((holding, False))

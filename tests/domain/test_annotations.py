@@ -22,7 +22,7 @@ TOPOLOGY = "gputopology.alibabacloud.com/allocation"
         ({V2: '{"0":{"0":4}}', "gpushare.alibabacloud.com/device-resource": '{"0":15,"1":15}'},
          Claim({0: 4}, card_units={0: 15, 1: 15})),
         ({V2: '{"0":{"0":4}}', "gpushare.alibabacloud.com/device-resource": "?"}, Claim({0: 4})),
-        ({V2: '{"0":{"0":"4"}}'}, Claim({0: 4})),
+        ({V2: '{"0":{"0":"4"}}'}, Claim(problem="unreadable-allocation")),
         ({V2: "{}"}, Claim()),
         ({V2: '{"0":{}}'}, Claim()),
         ({V2: "{bad json"}, Claim(problem="unreadable-allocation")),

@@ -176,7 +176,9 @@ def test_memory_is_named_when_it_is_what_is_short_and_compute_only_when_that_is(
 
 def test_several_reasons_come_in_the_schedulers_order():
     node = a_node(resources={"cpu": 1000, "memory": 10, "ephemeral-storage": 5, "a.example/x": 0})
-    ask = an_ask(container(mem=99, cpu=2000, **{"memory": 20, "ephemeral-storage": 9, "a.example/x": 1, "zero": 0}))
+    ask = an_ask(
+        container(mem=99, cpu=2000, **{"memory": 20, "ephemeral-storage": 9, "a.example/x": 1, "z.example/zero": 0})
+    )
     (verdict,) = preview(ask, node_states([node], [])).verdicts
     resources = [rejection.resource for rejection in verdict.rejections]
     assert resources == ["cpu", "memory", "ephemeral-storage", "a.example/x", MEM]

@@ -18,6 +18,7 @@ from gpupools.domain.modes import (
     Mode,
     mode_of_label,
 )
+from gpupools.domain.quantities import integer
 
 REPLICAS_LABEL = GPU_COUNT  # on a pod: over how many cards its memory is spread
 TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
@@ -64,8 +65,7 @@ def core_and_memory(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
 
 def too_many_cards(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
     """12, 13: memory that does not divide over the cards asked for, or more cards than any node has."""
-    text = pod.ask.labels.get(REPLICAS_LABEL, "")
-    cards = int(text) if text.isascii() and text.isdigit() else 0
+    cards = max(0, integer(pod.ask.labels.get(REPLICAS_LABEL, "")) or 0)
     memory = asked(pod).get(GPU_MEM, 0)
     if not cards or not memory:
         return
