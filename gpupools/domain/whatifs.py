@@ -12,28 +12,23 @@ import msgspec
 from gpupools.domain.allocation import mode_of
 from gpupools.domain.asks import SHARE_COUNT_LABEL, card_count, limit_of
 from gpupools.domain.filters import HARD_EFFECTS, untolerated
-from gpupools.domain.gpus import Ask, ContainerAsk, GpuNode, Taint, Toleration
+from gpupools.domain.gpus import Ask, ContainerAsk, Pod, Taint, Toleration
 from gpupools.domain.modes import (
-    ACK_POOL_LABEL,
     EXCLUSIVE_GPU,
     GPU_CORE,
     GPU_MEM,
     GPU_RESOURCES,
     MODE_LABEL,
     MODES,
-    POOL_LABEL,
     TOPOLOGY_GPU,
     Mode,
 )
+from gpupools.domain.newnodes import LIFECYCLE, POOL_LABELS, NewNode, new_nodes
 from gpupools.domain.placement import preview
-from gpupools.domain.states import node_state
 from gpupools.domain.validation import CORE_STEP_PERCENT
 from gpupools.domain.verdicts import NodeState, Preview
 
-POOL_LABELS = (ACK_POOL_LABEL, POOL_LABEL)
-# Kubernetes puts these on nodes that are away or under pressure: tolerating them helps nobody.
-LIFECYCLE = "node.kubernetes.io/"
-HOSTNAME_LABEL = "kubernetes.io/hostname"
+MOST_NAMED = 3  # DaemonSets of a new node
 MOST_TRIED = 8  # values of one selector, or taints: beyond, a list helps nobody
 OUT_OF_REACH = frozenset({"unschedulable", "name", "taint", "affinity", "ports", "mode"})
 
@@ -72,10 +67,13 @@ class Help(msgspec.Struct, frozen=True):
     options: tuple[WhatIf, ...] = ()
 
 
-def what_would_help(ask: Ask, states: Sequence[NodeState], found: Preview | None = None) -> Help:
+def what_would_help(
+    ask: Ask, states: Sequence[NodeState], found: Preview | None = None, *, daemons: Iterable[Pod] = ()
+) -> Help:
     """Try the changes that could make an ask fit; nothing for one that fits, or that no node is asked about.
 
-    ``found`` is the ask's own preview on these states, where the caller has it.
+    ``found`` is the ask's own preview on these states, where the caller has it. ``daemons`` are pods among which those
+    of DaemonSets are: a new node carries some of them before it takes anything else.
     """
     found = found or preview(ask, states)
     if found.chosen is not None or found.problems or found.prefilter or not states:
@@ -87,7 +85,7 @@ def what_would_help(ask: Ask, states: Sequence[NodeState], found: Preview | None
         *_tolerating(ask, states, found),
         *_selecting(ask, states),
         *_other_modes(ask, states),
-        *_one_more_node(ask, states),
+        *_one_more_node(ask, states, daemons),
     )
     return Help(largest, tries)
 
@@ -194,6 +192,7 @@ def _tolerating(ask: Ask, states: Sequence[NodeState], found: Preview) -> Iterat
         for taint in untolerated(ask, state.node.taints, HARD_EFFECTS)
     )
     for taint in _distinct(tainted):
+        # Tolerating that a node is away helps nobody.
         if taint.key.startswith(LIFECYCLE):
             continue
         operator = "Equal" if taint.value else "Exists"
@@ -330,35 +329,21 @@ def _with_limits(ask: Ask, limits: dict[str, int]) -> Ask:
 # -- One more node
 
 
-def _one_more_node(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
-    """An empty node like those of a pool; DaemonSets, which every node of the pool gets, are not reckoned with."""
-    for pool, node in sorted(_patterns(states).items()):
-        more = node_state(_fresh(node), ())
-        seen = preview(ask, [more])
+def _one_more_node(ask: Ask, states: Sequence[NodeState], daemons: Iterable[Pod]) -> Iterator[WhatIf]:
+    """A node like those of a pool, with the DaemonSet pods that it would carry; the sentence says what was assumed."""
+    for more in new_nodes(states, daemons):
+        seen = preview(ask, [more.state])
         if seen.chosen is not None:
-            sentence = f"One more node of pool {pool} would take it."
-            yield WhatIf("node", sentence, more.node.name, seen.cards, value=pool)
+            yield WhatIf("node", _assumed(more), more.state.node.name, seen.cards, value=more.pool)
 
 
-def _patterns(states: Sequence[NodeState]) -> dict[str, GpuNode]:
-    """Return a GPU node of each pool to make another one like it: the first by name of those in good health."""
-    found: dict[str, GpuNode] = {}
-    for state in sorted(states, key=lambda state: (bool(state.node.unhealthy), state.node.name)):
-        pool = next((state.node.labels[key] for key in POOL_LABELS if state.node.labels.get(key)), "")
-        if pool and state.node.is_gpu:
-            found.setdefault(pool, state.node)
-    return found
+def _assumed(more: NewNode) -> str:
+    count = len(more.daemons)
+    carried = f" with {count} DaemonSet pod{'' if count == 1 else 's'} ({_listed(more.daemons)})" if count else ""
+    none = "" if count else "; no DaemonSet pods are known that it would carry"
+    return f"One more node of pool {more.pool} would take it, if made as {more.pattern} is{carried}{none}."
 
 
-def _fresh(node: GpuNode) -> GpuNode:
-    """Return a node of the same make as it is when it joins: empty, healthy and open."""
-    return msgspec.structs.replace(
-        node,
-        name="one-more-node",
-        uid="",
-        labels={key: value for key, value in node.labels.items() if key != HOSTNAME_LABEL},
-        taints=tuple(taint for taint in node.taints if not taint.key.startswith(LIFECYCLE)),
-        unschedulable=False,
-        ready=True,
-        unhealthy=(),
-    )
+def _listed(names: Sequence[str]) -> str:
+    shown = [name.partition("/")[2] for name in names[:MOST_NAMED]]
+    return ", ".join([*shown, f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else shown)

@@ -200,7 +200,7 @@ def _previewed(manifest: Manifest, findings: tuple[Finding, ...], picture: Pictu
         for each in previews[:unfit]:
             fleet.take(each.chosen or "", ask, each.cards)
         taken = list(fleet.states)
-        found = whatifs.what_would_help(ask, taken, previews[unfit])
+        found = whatifs.what_would_help(ask, taken, previews[unfit], daemons=picture.pods)
     others = placement.card_alternatives(ask, states, previews[0])
     return Checked(manifest, findings, previews[0], tuple(previews), picture.taken_at, "", found, others)
 

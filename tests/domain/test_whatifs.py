@@ -135,7 +135,9 @@ def test_another_pool():
     nodes = [a_node("a", cards=1, labels={POOL: "np1"}), a_node("b", labels={POOL: "np2"})]
     found = options(an_ask(mem=15, node_selector={POOL: "np1"}), *nodes, pods=filled(1, on="a"))
     assert found["pool", "np2"].node == "b"
-    assert found["node", "np1"].sentence == "One more node of pool np1 would take it."
+    assert found["node", "np1"].sentence == (
+        "One more node of pool np1 would take it, if made as a is; no DaemonSet pods are known that it would carry."
+    )
 
 
 def test_a_required_affinity_in_the_way():
