@@ -89,13 +89,13 @@ def daemonset(name: str, policy: str = "") -> Workload:
     ],
 )
 def test_the_compute_policy_is_read_from_the_daemonsets_or_said_to_be_unknown(
-    viewer, lab, empty_redis, workloads, value, reason
+    lab, empty_redis, workloads, value, reason
 ):
     show(lab, [], workloads=workloads)
-    found = pooladvice.cgpu_policy(viewer, lab)
+    found = pooladvice.cgpu_policy(lab)
     assert (found.policy.value if found.policy else None) == value
     assert reason in found.reason
 
 
-def test_before_anything_was_read_the_compute_policy_is_unknown(viewer, lab, empty_redis):
-    assert "has been read yet" in pooladvice.cgpu_policy(viewer, lab).reason
+def test_before_anything_was_read_the_compute_policy_is_unknown(lab, empty_redis):
+    assert "has been read yet" in pooladvice.cgpu_policy(lab).reason

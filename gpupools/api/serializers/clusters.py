@@ -211,6 +211,21 @@ class NodePoolOut(serializers.ModelSerializer[NodePool]):
         return next((change.pk for change in pool.open_changes), None)  # type: ignore[attr-defined]
 
 
+class AutoScalingField(serializers.Serializer[None]):
+    """Whether ACK makes and removes machines by itself, and between which sizes."""
+
+    enable = serializers.BooleanField(default=False)
+    min_instances = serializers.IntegerField(min_value=0, default=0)
+    max_instances = serializers.IntegerField(min_value=0, default=0)
+    type = serializers.CharField(
+        max_length=16,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="cpu, gpu, gpushare or spot; set once. Empty: by the mode.",
+    )
+
+
 class NodePoolIn(serializers.Serializer[None]):
     """What a new node pool shall be. ``node_names``: on plain Kubernetes, the existing nodes that make the pool."""
 
@@ -224,6 +239,7 @@ class NodePoolIn(serializers.Serializer[None]):
     taints = TaintField(many=True, required=False, default=list)
     node_names = serializers.ListField(child=serializers.CharField(max_length=253), required=False, default=list)
     vswitch_ids = serializers.ListField(child=serializers.CharField(max_length=64), required=False, default=list)
+    auto_scaling = AutoScalingField(required=False, allow_null=True, default=None, help_text="On ACK only.")
     reason = serializers.CharField(max_length=2000, required=False, allow_blank=True, default="")
 
 
@@ -240,17 +256,6 @@ class NodePoolEdit(serializers.Serializer[None]):
     taints = TaintField(many=True, required=False)
     update_nodes = serializers.BooleanField(
         default=False, help_text="Update Labels and Taints of Existing Nodes; else only nodes added later get them."
-    )
-
-
-class AutoScalingField(serializers.Serializer[None]):
-    """Whether ACK makes and removes machines by itself, and between which sizes."""
-
-    enable = serializers.BooleanField(default=False)
-    min_instances = serializers.IntegerField(min_value=0, default=0)
-    max_instances = serializers.IntegerField(min_value=0, default=0)
-    type = serializers.CharField(
-        max_length=16, required=False, allow_blank=True, default="", help_text="cpu, gpu, gpushare or spot; set once."
     )
 
 

@@ -24,12 +24,14 @@ from gpupools.api.serializers.clusters import (
     ScaleIn,
     TakeOutIn,
 )
+from gpupools.api.serializers.poolplans import AdviceList, EditPreviewOut, InstanceTypeList, NewPoolOut
 from gpupools.api.serializers.requests import OperationRequestOut
 from gpupools.api.views.requests import asked
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import Taint
+from gpupools.domain.instances import INSTANCE_TYPES
 from gpupools.models import ModeChange, NodePool, OperationRequest
-from gpupools.services import members, poolcuts, pools
+from gpupools.services import members, pooladvice, poolcuts, poolpreviews, pools
 
 _OPEN = Prefetch(
     "changes",
@@ -74,6 +76,35 @@ class NodePoolView(Door):
         values = _taints(self.read(NodePoolIn))
         cluster = self.cluster(values.pop("cluster"))
         return self.once(lambda: self._shown(pools.create(self.actor, cluster, **values), 201))
+
+    @extend_schema(request=NodePoolIn, responses=NewPoolOut)
+    @action(detail=False, methods=["post"], url_path="preview")
+    def preview(self, request: Request) -> Response:
+        """Say what creating a node pool with this body would make and what to know of it; nothing is made."""
+        values = _taints(self.read(NodePoolIn))
+        cluster = self.cluster(values.pop("cluster"))
+        return Response(NewPoolOut(pooladvice.of_new(self.actor, cluster, **values)).data)
+
+    @extend_schema(responses=InstanceTypeList)
+    @action(detail=False, methods=["get"], url_path="instance-types", pagination_class=None, filter_backends=[])
+    def instance_types(self, request: Request) -> Response:
+        """List the instance types that the console knows, with their cards."""
+        return Response(InstanceTypeList({"results": INSTANCE_TYPES}).data)
+
+    @extend_schema(responses=AdviceList)
+    @action(detail=True, methods=["get"])
+    def advice(self, request: Request, pk: str) -> Response:
+        """Say what to know of a pool: mixed modes or cards, pools that cannot be told apart, unknown machines."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        return Response(AdviceList({"results": pooladvice.of(self.actor, pool)}).data)
+
+    @extend_schema(request=NodePoolEdit, responses=EditPreviewOut)
+    @action(detail=True, methods=["post"], url_path="preview-edit")
+    def preview_edit(self, request: Request, pk: str) -> Response:
+        """Say what an edit with this body would do to the pool and to each of its nodes; nothing is written."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        values = _taints(self.read(NodePoolEdit, partial=True))
+        return Response(EditPreviewOut(poolpreviews.edit(self.actor, pool, **values)).data)
 
     @extend_schema(request=NodePoolEdit, responses=NodePoolOut, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
