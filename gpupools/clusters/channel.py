@@ -47,6 +47,15 @@ _log = logging.getLogger(__name__)
 Query = Sequence[tuple[str, str]]
 
 
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+
+
 class Status(msgspec.Struct, rename="camel"):
     """The ``kind: Status`` object with which an API server says no."""
 
@@ -54,6 +63,12 @@ class Status(msgspec.Struct, rename="camel"):
     reason: str | None = None
     message: str | None = None
     code: int | None = None
+    details: _Details | None = None
+
+    def cause(self, reason: str) -> str:
+        """Return what the cause of that reason says, nothing without one."""
+        causes = (self.details.causes if self.details else None) or ()
+        return next((cut(each.message or "") for each in causes if each.reason == reason), "")
 
 
 def tls_context(cluster: Mapping[str, Any], user: Mapping[str, Any]) -> ssl.SSLContext:
@@ -278,9 +293,14 @@ _CODES = {400: "bad-request", 401: "unauthorized", 403: "forbidden", 404: "not-f
 
 
 def refusal(http_status: int, data: bytes, retry_after: str = "") -> ConsoleError:
-    """Turn an answer that is not 2xx into Unreachable (5xx, 429), Conflict (409) or Refused (the rest)."""
+    """Turn an answer that is not 2xx into Unreachable (5xx, 429), Conflict (409) or Refused (the rest).
+
+    A 429 that a disruption budget is the cause of is about one pod, not about the cluster: Conflict.
+    """
     status = status_of(data)
     said = cut(status.message or "")
+    if http_status == 429 and (budget := status.cause("DisruptionBudget")):
+        return Conflict(f"{budget.rstrip('.')}.", code="disruption-budget", status=http_status)
     if http_status >= 500 or http_status == 429:
         words = said or f"it answered {http_status}"
         seconds = min(int(retry_after), 60) if retry_after.isdigit() else 5

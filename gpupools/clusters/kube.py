@@ -20,6 +20,7 @@ from gpupools.clusters.listing import list_all
 from gpupools.clusters.port import ApplyResult, Connection
 from gpupools.domain import wire
 from gpupools.domain.abilities import Ability, abilities
+from gpupools.domain.disruptions import Budget, BudgetList
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import FIELD_MANAGER, OP_LABEL
 from gpupools.domain.releases import SECRET_TYPE, HelmRelease, latest, release
@@ -210,7 +211,7 @@ class KubeClient:
         return self._found(lambda: self._channel.request("DELETE", path, body=body))
 
     def evict(self, namespace: str, name: str) -> bool:
-        """Evict a pod; False when it was not there. A disruption budget that says no raises Unreachable."""
+        """Evict a pod; False when it was not there. A disruption budget that says no raises Conflict, naming it."""
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -218,6 +219,12 @@ class KubeClient:
         }
         path = paths.single("Pod", namespace, name, "eviction")
         return self._found(lambda: self._channel.request("POST", path, body=body))
+
+    def budgets(self) -> list[Budget]:
+        """Return the disruption budgets of all namespaces."""
+        return list(
+            _decode(self._channel.request("GET", "/apis/policy/v1/poddisruptionbudgets"), BudgetList).items or ()
+        )
 
     def label_node(
         self,

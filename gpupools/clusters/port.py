@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from gpupools.domain.abilities import Ability
+from gpupools.domain.disruptions import Budget
 from gpupools.domain.gpus import GpuNode, Pod, Taint, Workload
 from gpupools.domain.modes import Mode, PlacementPolicy
 from gpupools.domain.releases import HelmRelease
@@ -184,7 +185,10 @@ class Kubernetes(Protocol):
         resourceVersion."""
 
     def cordon(self, name: str, *, unschedulable: bool, op_id: str) -> ApplyResult: ...
-    def evict(self, namespace: str, name: str) -> bool: ...
+    def evict(self, namespace: str, name: str) -> bool:
+        """Evict a pod; False when it was not there. Raises Conflict (``disruption-budget``) when one says no."""
+
+    def budgets(self) -> list[Budget]: ...
     def may(self, verb: str, group: str, resource: str) -> bool:
         """SelfSubjectAccessReview; a server without that API counts as allowed."""
 

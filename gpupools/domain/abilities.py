@@ -59,6 +59,8 @@ FUNCTIONS: tuple[Function, ...] = (
     Function("modes", "Change modes: label, taint and cordon nodes", "operate", _needs("", "nodes", "patch")),
     Function("evict", "Evict pods from a node that changes its mode", "operate",
              (("create", "", "pods/eviction"), ("delete", "", "pods"))),
+    Function("budgets", "Say beforehand which disruption budgets hold an eviction up", "operate",
+             _needs("policy", "poddisruptionbudgets", "list")),
     Function("components", "Install and remove components by manifests", "full",
              _needs("apps", "daemonsets", "create", "patch", "delete")),
     Function("releases", "Recognise components that Helm installed", "full", _needs("", "secrets", "list")),

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from gpupools.domain.disruptions import is_pinned
 from gpupools.domain.gpus import GpuNode, Pod
 from gpupools.domain.modes import (
     CARD_COUNT_LABEL,
@@ -22,6 +23,7 @@ from gpupools.domain.modes import (
     Mode,
 )
 from gpupools.domain.placement import preview
+from gpupools.domain.quantities import integer
 from gpupools.domain.states import node_states
 
 UNIT_MIB = 1024
@@ -65,8 +67,7 @@ class Outlook(msgspec.Struct, frozen=True):
 
 def cards_of(node: GpuNode) -> int | None:
     """Return how many cards a node has: as it reports them, else as ACK's discovery label says."""
-    text = node.labels.get(CARD_COUNT_LABEL, "")
-    return node.whole_cards or node.shared_cards or (int(text) if text.isdigit() else None)
+    return node.whole_cards or node.shared_cards or integer(node.labels.get(CARD_COUNT_LABEL, ""))
 
 
 def unit_mib(fleet: Iterable[GpuNode]) -> int:
@@ -145,7 +146,11 @@ def outlook(
         elif now.chosen is not None and then.chosen is None:
             stranded.append(_moved(pod, then.message or then.prefilter))
     homeless = []
-    evicted = [pod for pod in pods if evict and pod.node in new and _gpus(pod) and pod.owner_kind and not pod.finished]
+    evicted = [
+        pod
+        for pod in pods
+        if evict and pod.node in new and _gpus(pod) and pod.owner_kind and not pod.finished and not is_pinned(pod)
+    ]
     for pod in evicted[:MOST_ASKED]:
         # What its owner starts again is bound to no node yet.
         then = preview(msgspec.structs.replace(pod.ask, node_name=""), states_then)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gpupools.domain.disruptions import Budget, budgets_of, held_up, is_pinned, sentence
 from gpupools.domain.gpus import GpuNode, Pod, Taint
 from gpupools.domain.modes import (
     GPU_RESOURCES,
@@ -26,7 +27,10 @@ MODE_KEYS = (MODE_LABEL, PLACEMENT_LABEL)
 
 
 class Affected(msgspec.Struct, frozen=True):
-    """A pod that a change hits. ``holds``: resource -> amount; ``fate``: waits, evicted, lost or dies; a sentence."""
+    """A pod that a change hits. ``holds``: resource -> amount; ``fate``: waits, evicted, lost, dies or stays.
+
+    ``sentence`` says the fate in words; ``budget``: the disruption budgets that would hold its eviction up as things are, as namespace/name.
+    """
 
     uid: str
     namespace: str
@@ -37,6 +41,7 @@ class Affected(msgspec.Struct, frozen=True):
     holds: dict[str, int]
     fate: str
     sentence: str
+    budget: str = ""
 
 
 class LabelChange(msgspec.Struct, frozen=True):
@@ -68,9 +73,16 @@ def holders(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[Pod]:
 
 
 def blast_radius(
-    nodes: Iterable[GpuNode], pods: Iterable[Pod], *, from_mode: Mode | None, evict: bool
+    nodes: Iterable[GpuNode],
+    pods: Iterable[Pod],
+    *,
+    from_mode: Mode | None,
+    evict: bool,
+    budgets: Sequence[Budget] = (),
 ) -> list[Affected]:
     """Say for every pod that holds a card of these nodes what the change does to it."""
+    hit = holders(nodes, pods)
+    tight = [budget for budget, _ in held_up([pod for pod in hit if not is_pinned(pod)], budgets)] if evict else []
     return [
         Affected(
             pod.uid,
@@ -81,12 +93,16 @@ def blast_radius(
             pod.created_at,
             holds(pod),
             *_fate(pod, from_mode=from_mode, evict=evict),
+            "" if is_pinned(pod) else ", ".join(budget.title for budget in budgets_of(pod, tight)),
         )
-        for pod in holders(nodes, pods)
+        for pod in hit
     ]
 
 
 def _fate(pod: Pod, *, from_mode: Mode | None, evict: bool) -> tuple[str, str]:
+    if is_pinned(pod):
+        keeper = f"DaemonSet {pod.owner_name}" if pod.owner_kind == "DaemonSet" else "its node's kubelet"
+        return "stays", f"It is never evicted, for {keeper} keeps it there: the change waits until that lets it go."
     if not evict:
         return "waits", "The change waits until this pod ends."
     if not pod.owner_kind:
@@ -138,9 +154,45 @@ def warnings(
         found.append(("nothing-enforced", "Mode share enforces nothing: a pod can use the memory of its neighbours."))
     if from_mode is Mode.MPS and affected:
         found.append(("mps-clients", f"{len(affected)} pods are clients of an MPS daemon that goes away."))
-    if evict and any(pod.fate == "lost" for pod in affected):
-        found.append(("lost-pods", "Some pods have no owner and do not come back after eviction."))
+    if lost := [pod for pod in affected if pod.fate == "lost"]:
+        said = f"{_pods(lost)} {'has' if len(lost) == 1 else 'have'} no owner and"
+        found.append(("lost-pods", f"{said} {'is' if len(lost) == 1 else 'are'} lost for good by the eviction."))
+    if pinned := [pod for pod in affected if pod.fate == "stays"]:
+        said = f"{_pods(pinned)} {'is' if len(pinned) == 1 else 'are'} never evicted (DaemonSet or static pod)"
+        found.append(("never-evicted", f"{said}: the change waits until somebody takes them off these nodes."))
     return found
+
+
+def eviction_warnings(
+    affected: Sequence[Affected], homeless: Sequence[str], budgets: Sequence[Budget] | None, pods: Sequence[Pod]
+) -> list[tuple[str, str]]:
+    """Return (code, sentence) for pods that an eviction would leave without a place, and for what would hold it up.
+
+    ``homeless``: evicted pods that fit nowhere, as namespace/name; ``budgets``: None where they could not be read.
+    """
+    found = []
+    if homeless:
+        what = "a Deployment or Job starts it again, and it stays Pending"
+        if len(homeless) > 1:
+            what = "their Deployments or Jobs start them again, and they stay Pending"
+        found.append(("no-place", f"Nowhere to go for {_some(homeless)}: {what} until there is room."))
+    evicted = {pod.uid for pod in affected if pod.fate in ("evicted", "lost", "dies")}
+    going = [pod for pod in pods if pod.uid in evicted]
+    if budgets is None and evicted:
+        said = "The disruption budgets of the cluster could not be read"
+        found.append(("budgets-unknown", f"{said}: one of them may hold the eviction up."))
+    for budget, covered in held_up(going, budgets or ()):
+        found.append(("disruption-budget", sentence(budget, covered)))
+    return found
+
+
+def _pods(pods: Sequence[Affected]) -> str:
+    return _some([f"{pod.namespace}/{pod.pod}" for pod in pods])
+
+
+def _some(names: Sequence[str], most: int = 5) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def waiting_for(node: GpuNode, target: Mode) -> list[str]:

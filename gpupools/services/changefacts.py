@@ -5,6 +5,7 @@ It reads the current picture, or the cluster itself where the picture is missing
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -12,13 +13,16 @@ from typing import Any, Final
 
 from gpupools.domain import plans
 from gpupools.domain.components import missing_for, verdict
+from gpupools.domain.disruptions import Budget
 from gpupools.domain.gpus import GpuNode, Pod, Workload
 from gpupools.domain.modes import MODES, Component, Mode, PlacementPolicy, mode_labels
-from gpupools.errors import Unreachable
+from gpupools.errors import ConsoleError, Unreachable
 from gpupools.models import Cluster, ComponentState, NodePool
 from gpupools.services import allocation, gateways
 from gpupools.services.drift import pool_label, wanted_labels, wanted_taints
 from gpupools.services.poolspecs import members
+
+logger = logging.getLogger(__name__)
 
 # Older numbers are not what a person should decide on.
 FRESH_SECONDS: Final = 60.0
@@ -66,6 +70,18 @@ def _concerned(pool: NodePool, node_names: Collection[str], nodes: Iterable[GpuN
         return members(pool, nodes)
     named = set(node_names)
     return [node for node in nodes if node.name in named]
+
+
+def budgets(cluster: Cluster) -> list[Budget] | None:
+    """Read the disruption budgets of a cluster; None where it does not answer or does not let the console."""
+    if cluster.state == Cluster.State.UNREACHABLE:
+        return None
+    try:
+        with gateways.kubernetes_of(cluster) as kubernetes:
+            return kubernetes.budgets()
+    except ConsoleError as error:
+        logger.info("The disruption budgets of cluster %s cannot be read: %s", cluster.pk, error.code)
+        return None
 
 
 def components(cluster: Cluster, mode: Mode, workloads: Sequence[Workload]) -> dict[str, bool]:

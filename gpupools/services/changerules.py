@@ -11,6 +11,7 @@ from django.conf import settings
 
 from gpupools.domain import outlook, plans, routes
 from gpupools.domain.changes import check_decider
+from gpupools.domain.disruptions import Budget
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import ACK_POOL_LABEL, CHOOSABLE, MODES, Mode, PlacementPolicy, mode_labels
 from gpupools.domain.routes import MOST_IN_BATCH, Step, Way
@@ -205,7 +206,8 @@ def judged(wish: Wish, seen: Seen) -> dict[str, Any]:
     leaving = leaving_of(wish, seen)
     declared = leaving[0].declared if leaving else None
     from_mode = Mode(wish.pool.mode) if wish.pool.mode and wish.way is not Way.JOIN else declared
-    affected = plans.blast_radius(leaving, seen.pods, from_mode=from_mode, evict=wish.evict)
+    budgets = _budgets(wish, seen, leaving)
+    affected = plans.blast_radius(leaving, seen.pods, from_mode=from_mode, evict=wish.evict, budgets=budgets or ())
     facts = changefacts.facts(wish.home, seen, wish.mode)
     warned = plans.warnings(from_mode, wish.mode, affected=affected, evict=wish.evict)
     warned += [
@@ -219,14 +221,24 @@ def judged(wish: Wish, seen: Seen) -> dict[str, Any]:
     if MODES[wish.mode].shared and wish.home.cpu_policy == "static":
         said = "ACK does not support shared cards on nodes with the static CPU policy."
         warned.append(("cpu-policy", f"{wish.home.name} has the CPU policy static. {said}"))
+    room = _outlook(wish, seen, leaving)
+    homeless = [f"{each['namespace']}/{each['pod']}" for each in room.get("homeless", ())]
+    warned += plans.eviction_warnings(affected, homeless, budgets, seen.pods)
     return {
         "from_mode": from_mode.value if from_mode else "",
         "diff": {**changefacts.diff(wish.home, seen, wish.mode, wish.policy), "facts": facts},
         "blast_radius": [msgspec.to_builtins(each) for each in affected],
         "warnings": [{"code": code, "message": message} for code, message in warned],
         "fingerprint": plans.fingerprint(facts),
-        "outlook": _outlook(wish, seen, leaving),
+        "outlook": room,
     }
+
+
+def _budgets(wish: Wish, seen: Seen, leaving: Sequence[GpuNode]) -> Sequence[Budget] | None:
+    """Read the budgets where pods are to be evicted; no others matter."""
+    if not wish.evict or not plans.holders(leaving, seen.pods):
+        return ()
+    return changefacts.budgets(wish.pool.cluster)
 
 
 def _outlook(wish: Wish, seen: Seen, leaving: Sequence[GpuNode]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 from gpupools.clusters.port import PoolSpec
 from gpupools.domain import plans, routes
 from gpupools.domain.components import CATALOGUE
+from gpupools.domain.disruptions import is_pinned
 from gpupools.domain.gpus import GpuNode, Pod
 from gpupools.domain.modes import PLACEMENT_LABEL, Component, mode_labels
 from gpupools.domain.routes import Way
@@ -98,25 +99,48 @@ def drain(site: Site) -> Result:
     # Until its batch came, a node was open: pods that started there meanwhile are not evicted unseen.
     if site.step.wave > 1 and not site.step.is_rollback and (stopped := _newcomers(site)):
         return stopped
-    try:
-        for pod in [pod for pod in holders if not pod.terminating][:BATCH]:
+    refused = _evict(site, [pod for pod in holders if not (pod.terminating or is_pinned(pod))])
+    return site.wait(cut(" ".join([detail, *refused])), EVICTION)
+
+
+def _evict(site: Site, pods: Sequence[Pod]) -> list[str]:
+    """Ask for the eviction of a few pods, those first that were not refused before; say which may not go, and why."""
+    before = dict(site.step.learned.get("refused", ()))
+    order = list(before)
+    asked = sorted(pods, key=lambda pod: order.index(pod.uid) if pod.uid in before else -1)[:BATCH]
+    said: dict[str, str] = {}
+    for pod in asked:
+        try:
             site.kubernetes.evict(pod.namespace, pod.name)
-    except Unreachable as error:
-        # A disruption budget says no for now; were it the whole cluster, the next look would tell.
-        detail = f"{detail} {error.message}"
-    return site.wait(detail, EVICTION)
+        except Conflict as error:
+            said[pod.uid] = f"{_name(pod)} may not be evicted now: {error.message}"
+        except Unreachable as error:
+            # What the API server cannot do for one pod (two budgets cover it) it may do for the others.
+            if error.data.get("status") != 500:
+                raise
+            said[pod.uid] = f"{_name(pod)}: {error.message}"
+    still = {pod.uid for pod in pods} - {pod.uid for pod in asked}
+    # Pairs and not a map: who was refused last is asked last, and a JSON column keeps no order of keys.
+    refused = [[uid, text] for uid, text in before.items() if uid in still] + [[uid, said[uid]] for uid in said]
+    if refused or before:
+        site.learn(refused=refused)
+    return [text for _, text in refused[:3]]
 
 
 def _holding(holders: list[Pod]) -> str:
     on_node: dict[str, list[str]] = {}
     for pod in holders:
-        on_node.setdefault(pod.node, []).append(_name(pod))
+        on_node.setdefault(pod.node, []).append(f"{_name(pod)}{' (ending)' if pod.terminating else ''}")
     parts = [
         f"{len(pods)} pod{'s' if len(pods) > 1 else ''} still hold{'' if len(pods) > 1 else 's'} cards on {node}: "
         f"{listed(pods)}"
         for node, pods in sorted(on_node.items())
     ]
-    return cut("; ".join(parts) + ".")
+    said = cut("; ".join(parts) + ".", 600)
+    if pinned := [pod for pod in holders if is_pinned(pod)]:
+        them = "them" if len(pinned) > 1 else "it"
+        said += f" Never evicted are {listed(_name(pod) for pod in pinned)}: take {them} off the node yourself."
+    return said
 
 
 def write_labels(site: Site) -> Result:

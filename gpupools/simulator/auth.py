@@ -62,6 +62,7 @@ _OPERATE = (
     _rule(frozenset(("update", "patch")), "", "nodes"),
     _rule(WRITE, "batch", "jobs"),
     _rule(WRITE, "apps", "daemonsets"),
+    _rule(READ, "policy", "poddisruptionbudgets"),
 )
 
 _ROLES: Mapping[str, tuple[Rule, ...]] = {

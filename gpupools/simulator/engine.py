@@ -15,6 +15,7 @@ from gpupools.simulator.ackkeys import AckKeys
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.daemonsets import DaemonSetController
 from gpupools.simulator.devices import DevicePlugins
+from gpupools.simulator.disruptions import DisruptionController
 from gpupools.simulator.evictions import TaintEvictions
 from gpupools.simulator.faultactions import FaultActions
 from gpupools.simulator.faults import Fault, Faults
@@ -125,6 +126,7 @@ class Engine:
             "evictions": Loop(TaintEvictions(store, clock, recorder), store, clock).run,
             "daemonsets": Loop(DaemonSetController(store, clock, recorder), store, clock).run,
             "jobs": Loop(JobController(store, clock, recorder), store, clock).run,
+            "disruption": Loop(DisruptionController(store, clock), store, clock).run,
             "garbage": Loop(GarbageCollector(store), store, clock).run,
             "kubelets": kubelets.run,
             "devices": devices.run,

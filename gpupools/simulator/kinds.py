@@ -97,6 +97,10 @@ _TABLE = (
     ),
     Kind("coordination.k8s.io", "v1", "leases", "Lease", "lease"),
     Kind(
+        "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", "poddisruptionbudget", ("pdb",),
+        subresources=("status",), counts_generation=True,
+    ),
+    Kind(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "priorityclass", ("pc",),
         namespaced=False, counts_generation=True,
     ),

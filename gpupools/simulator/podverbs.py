@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
 
+from gpupools.simulator.disruptions import check_eviction
 from gpupools.simulator.errors import ApiError, Cause, bad_request
 from gpupools.simulator.kinds import Object
 from gpupools.simulator.logs import Line, LogBook
@@ -94,6 +95,7 @@ class PodVerbs:
         preconditions = options.get("preconditions") or {}
         dry_run = request.dry_run or options.get("dryRun") == ["All"]
         pod = self._store.get("Pod", target.namespace, target.name)
+        check_eviction(self._store, pod)
         if not dry_run and not pod["metadata"].get("deletionTimestamp"):
             self._note_disruption(target)
         self._store.delete(

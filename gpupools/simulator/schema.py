@@ -102,6 +102,14 @@ _TEXT: Mapping[str, str] = {
         holderIdentity string, leaseDurationSeconds int32, acquireTime Time, renewTime Time, leaseTransitions int32,
         strategy string, preferredHolder string
     """,
+    "PodDisruptionBudget": "metadata ObjectMeta, spec PodDisruptionBudgetSpec, status PodDisruptionBudgetStatus",
+    "PodDisruptionBudgetSpec": """
+        minAvailable IntOrString, selector LabelSelector, maxUnavailable IntOrString, unhealthyPodEvictionPolicy string
+    """,
+    "PodDisruptionBudgetStatus": """
+        observedGeneration int64, disruptedPods object, disruptionsAllowed int32, currentHealthy int32,
+        desiredHealthy int32, expectedPods int32, conditions []StatusCondition
+    """,
     "PriorityClass": """
         metadata ObjectMeta, value int32, globalDefault bool, description string, preemptionPolicy string
     """,

@@ -268,6 +268,18 @@ TABLES: dict[str, tuple[tuple[Column, ...], Callable[[Object, datetime], Cells]]
         (_NAME, Column("Holder"), _AGE),
         _named(lambda obj: obj.get("spec", {}).get("holderIdentity") or ""),
     ),
+    "PodDisruptionBudget": (
+        (
+            _NAME, Column("Min Available"), Column("Max Unavailable"), Column("Allowed Disruptions", "integer"), _AGE,
+        ),
+        lambda obj, now: [
+            obj["metadata"]["name"],
+            str(obj.get("spec", {}).get("minAvailable", "N/A")),
+            str(obj.get("spec", {}).get("maxUnavailable", "N/A")),
+            obj.get("status", {}).get("disruptionsAllowed", 0),
+            _age_of(obj, now),
+        ],
+    ),
     "PriorityClass": (
         (_NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), _AGE, Column("PreemptionPolicy")),
         lambda obj, now: [

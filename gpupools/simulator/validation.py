@@ -307,6 +307,15 @@ def _check_event(event: Object, problems: Problems) -> None:
         problems.add(wrong("involvedObject.namespace", about, "does not match event.namespace"))
 
 
+def _check_budget(budget: Object, problems: Problems) -> None:
+    spec = _map(budget, "spec")
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        problems.add(wrong("spec", spec, "minAvailable and maxUnavailable cannot be both set"))
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy not in (None, "IfHealthyBudget", "AlwaysAllow"):
+        problems.add(unsupported("spec.unhealthyPodEvictionPolicy", policy, ("AlwaysAllow", "IfHealthyBudget")))
+
+
 _CHECKS: dict[str, Callable[[Object, Problems], None]] = {
     "ConfigMap": _check_config_map,
     "DaemonSet": _check_daemonset,
@@ -315,6 +324,7 @@ _CHECKS: dict[str, Callable[[Object, Problems], None]] = {
     "Lease": _check_lease,
     "Node": _check_node,
     "Pod": check_pod,
+    "PodDisruptionBudget": _check_budget,
     "PriorityClass": _check_priority_class,
     "Secret": _check_secret,
 }
@@ -326,6 +336,7 @@ _UPDATE_CHECKS: dict[str, Callable[[Object, Object, Problems], None]] = {
     "Lease": lambda new, _, problems: _check_lease(new, problems),
     "Node": _check_node_update,
     "Pod": check_pod_update,
+    "PodDisruptionBudget": lambda new, _, problems: _check_budget(new, problems),
     "PriorityClass": _check_priority_class_update,
     "Secret": _check_secret_update,
 }
