@@ -20,11 +20,10 @@ from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.errors import Conflict, Invalid
 from gpupools.models import Cluster, ModeChange, NodePool, Push, Role
-from gpupools.services import audit, changes, poolrules, pushes
+from gpupools.services import audit, changefacts, changes, poolrules, pushes
 from gpupools.services.access import Actor
 from gpupools.services.gateways import kubernetes_of
 from gpupools.services.poolspecs import (
-    members,
     names,
     nodes_of,
     scaling_to_json,
@@ -230,9 +229,8 @@ def _check_no_mode_change(pool: NodePool) -> None:
     spec = spec_of(pool)
     if spec.mode is None:
         return
-    with kubernetes_of(pool.cluster) as kubernetes:
-        nodes = members(pool, kubernetes.nodes())
-    if other := unlike(nodes, spec.mode, spec.policy):
+    # Looked at as the preview looks; what moves until then, the push finds in the cluster itself.
+    if other := unlike(changefacts.see(pool).nodes, spec.mode, spec.policy):
         raise Conflict(
             f"Writing the labels to the nodes would also change the mode of {names(other)}. "
             "Ask for a mode change of the pool first.",

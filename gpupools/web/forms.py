@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from django import forms
+from django.forms.utils import ErrorDict
 from django.http import QueryDict
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -28,6 +29,10 @@ _CLASSES: tuple[tuple[type[forms.Widget], str], ...] = (
 )
 
 
+MORE_ROWS = "more_rows"
+BLANKS_ASKED_FOR = 6
+
+
 class ConsoleForm(forms.Form):
     """A form whose errors may come from a service. What was typed is kept whatever happens."""
 
@@ -43,6 +48,27 @@ class ConsoleForm(forms.Form):
             field.widget.attrs["class"] = f"{wanted} {own}".strip()
 
     @property
+    def wants_rows(self) -> bool:
+        """Whether the person only asked for more rows of keys and values, which takes a way to the server without
+        the script. Nothing is judged then, and everything typed stands as it was.
+        """
+        return self.is_bound and bool(self.data.get(MORE_ROWS))
+
+    def full_clean(self) -> None:
+        if not self.wants_rows:
+            return super().full_clean()
+        self._errors, self.cleaned_data = ErrorDict(), {}
+        return None
+
+    def is_valid(self) -> bool:
+        return not self.wants_rows and super().is_valid()
+
+    @property
+    def blank_rows(self) -> range:
+        """How many empty rows stand below those that were filled in."""
+        return range(BLANKS_ASKED_FOR if self.wants_rows else 1)
+
+    @property
     def has_field_errors(self) -> bool:
         """Whether some field, and not only the form as a whole, has an error."""
         return any(name in self.fields for name in self.errors)
@@ -51,7 +77,7 @@ class ConsoleForm(forms.Form):
         """Put a service's errors at the fields they speak of, the rest at the top."""
         for each in error.errors:
             field = self._field_of(each)
-            where = "" if field is None or field.replace("_", ".") == each.field.replace("_", ".") else each.field
+            where = "" if field is None or each.field.replace(".", "_").endswith(field) else each.field
             self.add_error(field, _sentence(each, where))
             if field is not None and (inside := _inside(where)):
                 place = _PLACE.fullmatch(inside)
@@ -61,7 +87,7 @@ class ConsoleForm(forms.Form):
 
     def _field_of(self, error: FieldError) -> str | None:
         parts = [part for part in re.split(r"[.:\[\]]+", error.field) if part]
-        candidates = ("_".join(parts), parts[0] if parts else "")
+        candidates = ("_".join(parts), parts[0] if parts else "", parts[-1] if parts else "")
         return next((name for name in candidates if name in self.fields), None)
 
 

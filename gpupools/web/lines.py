@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,29 @@ class PoolLine:
         return int(seen) if seen is not None else len(self.lines) if self.known else None
 
     @property
+    def ready(self) -> int | None:
+        """How many of its nodes are ready: as the picture says, else as the provider says."""
+        if self.known:
+            return sum(line.facts.node.ready for line in self.lines)
+        seen = self.pool.seen.get("healthy_nodes")
+        return int(seen) if seen is not None else None
+
+    @property
+    def found_modes(self) -> dict[str, int]:
+        """How many nodes are in which mode, whatever the pool wants; an unknown value counts as ``unknown``."""
+        return dict(sorted(Counter(line.facts.mode or "unknown" for line in self.lines if line.row).items()))
+
+    @property
+    def is_in_mode(self) -> bool:
+        """Whether every GPU node is in the mode that the pool wants."""
+        return set(self.found_modes) <= {self.pool.mode}
+
+    @property
+    def drifting(self) -> int:
+        """How many of its nodes differ from the pool."""
+        return sum(bool(line.facts.drift) for line in self.lines)
+
+    @property
     def wanted(self) -> int:
         """How many nodes there shall be."""
         return self.pool.desired_size or len(self.pool.node_names)
@@ -108,6 +132,7 @@ class ModeChoice:
     facts: ModeFacts
     needs: tuple[Need, ...]
     refused: str = ""
+    pools: tuple[str, ...] = ()
 
     @property
     def value(self) -> str:
@@ -147,6 +172,42 @@ def pool_lines(
     ]
 
 
+# What each head of the list orders by. Unknown comes first, as the smallest.
+_ORDERS: Mapping[str, Callable[[PoolLine], Any]] = {
+    "name": lambda line: natural(line.pool.name),
+    "mode": lambda line: line.pool.mode,
+    "state": lambda line: line.pool.state,
+    "nodes": lambda line: -1 if line.actual is None else line.actual,
+    "used": lambda line: _share(line),
+    "notices": lambda line: (bool(line.change), line.drifting, len(line.missing)),
+}
+
+
+def in_order(lines: Iterable[PoolLine], order: str) -> list[PoolLine]:
+    """Order pools as a head of the list asks, with ``-`` before it the other way round; else by name."""
+    by_name = sorted(lines, key=_ORDERS["name"])
+    key = order.removeprefix("-")
+    return sorted(by_name, key=_ORDERS[key], reverse=order.startswith("-")) if key in _ORDERS else by_name
+
+
+def heads(order: str) -> dict[str, tuple[str, str]]:
+    """Return for each head what its link asks for, and how it is sorted now (``ascending``, ``descending`` or none)."""
+    first_down = ("nodes", "used", "notices")
+    found = {}
+    for key in _ORDERS:
+        down, up = f"-{key}", key
+        first, other = (down, up) if key in first_down else (up, down)
+        now = "descending" if order == down else "ascending" if order == up else ""
+        found[key] = (other if order == first else first, now)
+    return found
+
+
+def _share(line: PoolLine) -> float:
+    sums = line.sums
+    unit = "memory_units" if sums["memory_units"] else "cards"
+    return sums[f"{unit}_used"] / sums[unit] if sums[unit] else -1.0
+
+
 def component_states(cluster: Cluster) -> dict[str, str]:
     """Return how each component stood at the last check; a missing name was never checked."""
     return dict(ComponentState.objects.filter(cluster=cluster).values_list("name", "state"))
@@ -160,7 +221,19 @@ def needs_of(mode: str, states: Mapping[str, str]) -> tuple[Need, ...]:
 def mode_choices(cluster: Cluster) -> list[ModeChoice]:
     """Return the modes that a person can choose here, and what stands against some."""
     states = component_states(cluster)
-    return [ModeChoice(MODES[mode], needs_of(mode, states), _refused(cluster, MODES[mode])) for mode in CHOOSABLE]
+    pools: dict[str, list[str]] = {}
+    there = NodePool.objects.filter(cluster=cluster).exclude(state=NodePool.State.GONE).order_by("name")
+    for name, mode in there.values_list("name", "mode"):
+        pools.setdefault(mode, []).append(name)
+    return [
+        ModeChoice(
+            MODES[mode],
+            needs_of(mode, states),
+            _refused(cluster, MODES[mode]),
+            tuple(pools.get(mode.value, ())),
+        )
+        for mode in CHOOSABLE
+    ]
 
 
 def _refused(cluster: Cluster, facts: ModeFacts) -> str:

@@ -18,7 +18,6 @@ POOL = "/c/lab/node-pools/cgpu/"
 @pytest.mark.parametrize(
     ("address", "home"),
     [
-        (f"{POOL}edit/", POOL),
         (f"{POOL}scale/", POOL),
         ("/changes/7/decide/", "/changes/7/"),
         ("/tokens/7/revoke/", "/tokens/"),

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.django_db
 GLOBAL = ["/clusters/", "/approvals/", "/audit/", "/tokens/", "/password/", "/api/"]
 OF_A_CLUSTER = [
     "/c/lab/node-pools/",
+    "/c/lab/node-pools/?q=c&mode=cgpu&state=active&sort=-used",
     "/c/lab/node-pools/cgpu/",
     "/c/lab/nodes/",
     "/c/lab/nodes/n-cgpu/",
@@ -38,6 +39,8 @@ OF_OPERATORS = [
     "/c/lab/create-node-pool/",
     "/c/lab/node-pools/cgpu/change-mode/",
     "/c/lab/node-pools/cgpu/delete/",
+    "/c/lab/node-pools/cgpu/edit/",
+    "/c/lab/node-pools/cgpu/nodes/",
     "/c/lab/node-pools/cgpu/change-mode/?target_mode=share&target_policy=spread&holders=evict",
     "/c/lab/ai-suite/ack-mps-control/install/",
     "/c/lab/ai-suite/ack-mps-control/uninstall/",
