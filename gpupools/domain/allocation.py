@@ -264,7 +264,8 @@ class _Fold:
         """Return the finished fold."""
         node = self.node
         if self.shared and not self.count:
-            self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but no cards.")
+            odd = f"{node.shared_cards} cards, which no machine has" if node.shared_cards else "no cards"
+            self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but {odd}.")
         gpus = tuple([self._gpu(index, card) for index, card in enumerate(self.cards)])
         if self.shared:
             cards, held = self.count, [card for card in self.cards if card.holdings]
