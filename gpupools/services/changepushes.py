@@ -63,6 +63,7 @@ def push_change_step(push: Push) -> Outcome:
             result = _carry_out(Site(push, change, step, kubernetes, provider, seen))
     except Unreachable as error:
         _note(step, error.message)
+        stepprogress.note_trouble(step, error.code)
         raise
     return _outcome(change, step, result)
 
@@ -70,10 +71,13 @@ def push_change_step(push: Push) -> Outcome:
 def _carry_out(site: Site) -> Result:
     stepprogress.note(site)
     try:
-        return machinesteps.STEPS[site.step.kind](site)
+        result = machinesteps.STEPS[site.step.kind](site)
+        stepprogress.note_trouble(site.step)
+        return result
     except (pushes.LostLease, Unreachable):
         raise
-    except ConsoleError:
+    except ConsoleError as error:
+        stepprogress.note_trouble(site.step, error.code)
         # What was done before the refusal is done: look once more, so that the failure can name it.
         with suppress(ConsoleError):
             site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))

@@ -16,7 +16,7 @@ from gpupools.models import ChangeStep, Cluster, ModeChange, Role
 from gpupools.services import audit, bell, changequeue, changerules, holdings, pushes
 from gpupools.services.access import Actor
 from gpupools.services.changequeue import enqueue, target_of
-from gpupools.services.moves import move
+from gpupools.services.moves import move, refusal
 
 
 def pause(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
@@ -132,7 +132,7 @@ def confirm(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     reason = changerules.needed(reason, "Say what was done: it is kept with the step.")
     step = waiting_for_a_person(change)
     if step is None:
-        raise Conflict("No step of this change waits for a person.", code="nothing-to-confirm", state=change.state)
+        raise refusal(change, "No step of this change waits for a person", "nothing-to-confirm")
     with transaction.atomic():
         free = ChangeStep.objects.filter(pk=step.pk, confirmed_at=None, state=ChangeStep.State.RUNNING)
         if not free.update(confirmed_by=actor.user, confirmed_at=timezone.now()):
@@ -154,11 +154,7 @@ def waiting_for_a_person(change: ModeChange) -> ChangeStep | None:
 def undo_wishes(change: ModeChange) -> dict[str, object]:
     """Return what to ask for to undo an applied change: the way back, for ``changes.request``."""
     if change.state != State.APPLIED:
-        raise Conflict(
-            f"Only an applied change is undone; this one is {change.state.replace('_', ' ')}.",
-            code="not-applied",
-            state=change.state,
-        )
+        raise refusal(change, "Only an applied change is undone", "not-applied")
     moved = sorted(change.node_names or (each["name"] for each in change.diff["facts"]["nodes"].values()))
     if change.way == Way.MOVE:
         return {"target_pool": change.pool, "node_names": moved, "way": Way.MOVE, "batch_size": change.batch_size}

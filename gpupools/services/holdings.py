@@ -5,6 +5,7 @@ Letting go of it is a push of its own, after the change was given up; it looks f
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -13,11 +14,11 @@ from django.db import transaction
 from gpupools.clusters.port import AutoScaling
 from gpupools.domain import routes
 from gpupools.domain.changes import OPEN
-from gpupools.errors import Conflict
 from gpupools.models import ChangeStep, ModeChange, Push, Role
 from gpupools.services import audit, bell, changequeue, gateways, pushes
 from gpupools.services.access import SYSTEM, Actor
 from gpupools.services.machinesteps import held_scaling, spec_as_it_is
+from gpupools.services.moves import refusal
 from gpupools.services.poolspecs import target_of
 from gpupools.services.pushes import Again, Done, Outcome
 from gpupools.services.site import LOOK_AGAIN_SECONDS, listed
@@ -59,7 +60,7 @@ class Held:
         return said
 
 
-def held_by(change: ModeChange, steps: list[ChangeStep] | None = None) -> Held:
+def held_by(change: ModeChange, steps: Sequence[ChangeStep] | None = None) -> Held:
     """Return what a change holds, by what was last seen of its steps. ``steps``: those of the change, in order."""
     remembered: dict[str, Any] = change.remembered
     machines: dict[str, str] = remembered.get("machines", {})
@@ -96,10 +97,9 @@ def release(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange
     """
     actor.require(Role.OPERATOR, change.pool.cluster)
     if change.state in _OPEN:
-        said = f"The change is {change.state.replace('_', ' ')}: it holds its nodes until it has ended."
-        raise Conflict(said, code="change-open", state=change.state)
+        raise refusal(change, "A change that is under way keeps what it holds", "change-open")
     if not held_by(change).is_returnable:
-        raise Conflict("This change holds nothing any more.", code="nothing-held", state=change.state)
+        raise refusal(change, "There is nothing to give back", "nothing-held")
     with transaction.atomic():
         let_go(actor, change)
         audit.record(actor, "change.release", change, cluster=change.pool.cluster, reason=reason.strip())

@@ -27,6 +27,13 @@ def note(site: Site) -> None:
         ChangeStep.objects.filter(pk=site.step.pk).update(learned=site.step.learned)
 
 
+def note_trouble(step: ChangeStep, code: str = "") -> None:
+    """Keep the code of what stands in a step's way; without one, that nothing does."""
+    if step.learned.get("code", "") != code:
+        step.learned = {**step.learned, "code": code}
+        ChangeStep.objects.filter(pk=step.pk).update(learned=step.learned)
+
+
 def told(step: ChangeStep) -> str:
     """Say on which nodes a step is done and on which not; nothing where that was never seen."""
     done, left = step.learned.get("done", ()), step.learned.get("left", ())

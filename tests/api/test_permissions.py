@@ -53,6 +53,7 @@ TABLE: list[tuple[str, str, dict[str, Any], Role]] = [
     ("post", "mode-changes/{change}/pause/", REASON, Role.OPERATOR),
     ("post", "mode-changes/{change}/retry/", REASON, Role.OPERATOR),
     ("post", "mode-changes/{change}/abandon/", REASON, Role.OPERATOR),
+    ("post", "mode-changes/{change}/release/", REASON, Role.OPERATOR),
     ("post", "mode-changes/{change}/roll-back/", REASON, Role.OPERATOR),
     ("post", "mode-changes/{change}/undo/", REASON, Role.OPERATOR),
     ("post", "mode-changes/{change}/confirm/", REASON, Role.OPERATOR),
@@ -157,8 +158,8 @@ def _actions(resolver: URLResolver) -> set[tuple[str, str]]:
 
 # About oneself, or decided by who one is and not by a role: tested where they are.
 ELSEWHERE = {
-    "token-revoke", "mode-change-withdraw", "submission-check", "job-template-render", "pod-log", "user-set-active",
-    "grant-revoke", "me-notices",
+    "token-revoke", "mode-change-withdraw", "submission-check", "job-template-render", "pod-log", "pod-waiting",
+    "user-set-active", "grant-revoke", "me-notices",
 }  # fmt: skip
 
 

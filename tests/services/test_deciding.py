@@ -184,8 +184,9 @@ def test_a_refused_move_says_the_state_and_who_moved_it_there(operator: Actor, a
     changes.reject(admin, change, reason="not now")
     with pytest.raises(Conflict) as refused:
         changes.approve(admin, change, reason="yes, now")
-    assert refused.value.message == f"Cannot approve: the change is rejected. {admin.name} moved it there."
+    assert refused.value.message == f"Cannot approve: the change is rejected (by {admin.name}, just now)."
     with pytest.raises(Conflict) as late:
         changes.approve(admin, held, reason="yes, now")
-    assert late.value.message == f"This change was moved on meanwhile by {admin.name}: it is rejected now."
+    said = f"This change was moved on meanwhile: it is rejected (by {admin.name}, just now) now."
+    assert late.value.message == said
     assert (late.value.data["state"], late.value.data["moved_by"]) == ("rejected", admin.name)

@@ -116,7 +116,7 @@ def test_a_decision_that_comes_too_late_says_so(visitor: Visitor, lab: Lab) -> N
     visitor(Role.OPERATOR).post(f"/changes/{change.pk}/decide/", {"action": "withdraw"})
     answer = visitor(Role.ADMIN).post(f"/changes/{change.pk}/decide/", {"action": "approve", "reason": "Fine."})
     assert answer.status_code == 400
-    assert "Cannot approve: the change is withdrawn." in Page(answer.content.decode()).text
+    assert "Cannot approve: the change is withdrawn (by the-operator, just now)." in Page(answer.content.decode()).text
 
 
 def test_a_viewer_sees_the_change_and_no_button(visitor: Visitor, lab: Lab) -> None:

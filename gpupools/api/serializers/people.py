@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from gpupools.models import ApiToken, AuditEntry, ChangeStep, Grant, ModeChange, Push, User
-from gpupools.services import changes
+from gpupools.services import changes, guidance
+from gpupools.services.holdings import Held
 
 
 class StepOut(serializers.ModelSerializer[ChangeStep]):
@@ -15,13 +17,64 @@ class StepOut(serializers.ModelSerializer[ChangeStep]):
 
     node_names = serializers.ListField(child=serializers.CharField(), read_only=True)
     confirmed_by = serializers.CharField(source="confirmed_by.username", default=None, read_only=True, allow_null=True)
+    done_nodes = serializers.SerializerMethodField(help_text="Nodes that are as the step wants them, when last seen.")
+    left_nodes = serializers.SerializerMethodField(help_text="Nodes that are not so yet, when last seen.")
+    task_id = serializers.SerializerMethodField(help_text="ACK's task of the step's call, if it made one.")
 
     class Meta:
         model = ChangeStep
         fields = [
             "position", "kind", "title", "wave", "node_names", "is_rollback", "state", "detail", "waiting_since",
-            "expected_seconds", "started_at", "finished_at", "confirmed_by", "confirmed_at",
+            "expected_seconds", "started_at", "finished_at", "confirmed_by", "confirmed_at", "done_nodes",
+            "left_nodes", "task_id",
         ]  # fmt: skip
+
+    def get_done_nodes(self, step: ChangeStep) -> list[str]:
+        """Return the nodes that the step is done with."""
+        return list(step.learned.get("done", ()))
+
+    def get_left_nodes(self, step: ChangeStep) -> list[str]:
+        """Return the nodes that the step is not done with."""
+        return list(step.learned.get("left", ()))
+
+    def get_task_id(self, step: ChangeStep) -> str:
+        """Return ACK's task, or an empty text."""
+        return str(step.learned.get("task_id", ""))
+
+
+class GuidanceAdviceOut(serializers.Serializer[None]):
+    """One thing that a person can do about a change that does not go well."""
+
+    code = serializers.CharField()
+    message = serializers.CharField()
+
+
+class HeldScalingOut(serializers.Serializer[None]):
+    """Bounds of the auto scaling that a change has switched off."""
+
+    min_instances = serializers.IntegerField()
+    max_instances = serializers.IntegerField()
+
+
+class HeldOut(serializers.Serializer[None]):
+    """What a change still holds of its cluster."""
+
+    cordoned = serializers.ListField(child=serializers.CharField(), help_text="Nodes that it has cordoned.")
+    auto_scaling = HeldScalingOut(source="scaling", allow_null=True, help_text="Switched off by it; null: is not.")
+    outside = serializers.SerializerMethodField(help_text="Machines that are in no pool: node name and machine id.")
+
+    def get_outside(self, held: Held) -> list[dict[str, str]]:
+        """Return each machine that was taken out of a pool and joined none since."""
+        return [{"node": node, "machine": machine} for node, machine in held.outside]
+
+
+class GuidanceOut(serializers.Serializer[None]):
+    """Where a change stands that does not go well; an empty ``headline`` means that nothing is wrong."""
+
+    headline = serializers.CharField()
+    since = serializers.DateTimeField(allow_null=True)
+    held = HeldOut()
+    advice = GuidanceAdviceOut(many=True)
 
 
 class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
@@ -40,6 +93,7 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
     blast_radius = serializers.SerializerMethodField(help_text="Pods that hold cards, and what becomes of each.")
     warnings = serializers.ListField(read_only=True)
     steps = StepOut(many=True, read_only=True)
+    guidance = serializers.SerializerMethodField(help_text="Where it stopped, what it holds, what can be done.")
 
     class Meta:
         model = ModeChange
@@ -48,8 +102,14 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
             "way", "batch_size", "node_names", "target_pool", "undoes", "rule",
             "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
             "decision_reason", "started_at", "finished_at", "note", "diff", "blast_radius", "warnings", "outlook",
-            "fingerprint", "steps",
+            "fingerprint", "steps", "guidance",
         ]  # fmt: skip
+
+    @extend_schema_field(GuidanceOut)
+    def get_guidance(self, change: ModeChange) -> dict[str, Any]:
+        """Return what a person should read first."""
+        found: dict[str, Any] = GuidanceOut(guidance.guide(change, list(change.steps.all()))).data
+        return found
 
     def get_blast_radius(self, change: ModeChange) -> list[dict[str, Any]]:
         """Return the pods that are hit; those out of the caller's reach have no name."""

@@ -104,8 +104,14 @@ class ModeChangeView(Door):
     @_NAMED
     @action(detail=True, methods=["post"])
     def abandon(self, request: Request, pk: str) -> Response:
-        """Give a paused or failed change up; what it cordoned is uncordoned."""
+        """Give a paused or failed change up; what it cordoned is uncordoned, auto scaling that it paused goes on."""
         return self._move(pk, changes.abandon)
+
+    @_NAMED
+    @action(detail=True, methods=["post"])
+    def release(self, request: Request, pk: str) -> Response:
+        """Give back what an ended change still holds, when that failed before: cordons, and auto scaling."""
+        return self._move(pk, changes.release)
 
     @_NAMED
     @action(detail=True, methods=["post"], url_path="roll-back")

@@ -20,7 +20,7 @@ from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy
 from gpupools.domain.routes import MOST_IN_BATCH, Way
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Role
-from gpupools.services import changes, courses, flights, nodes, notices
+from gpupools.services import changes, courses, flights, guidance, holdings, nodes, notices
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
@@ -256,11 +256,13 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
     is_requester = actor.user_id == change.requested_by_id
     decides = not is_requester or settings.GPUPOOLS_ALLOW_SELF_APPROVAL
     is_admin, is_operator = actor.can(Role.ADMIN, cluster), actor.can(Role.OPERATOR, cluster)
+    progress = _progress(change)
     context = {
         "nav": "approvals",
         "change": change,
         "pool": change.pool,
-        **_progress(change),
+        **progress,
+        "guidance": guidance.guide(change, progress["steps"]),
         "form": form,
         "radius": changes.visible_radius(actor, change),
         "is_requester": is_requester,
@@ -291,6 +293,10 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "may_retry": is_operator and (Move.RETRY in open_moves or Move.RESUME in open_moves),
         "may_pause": is_operator and Move.PAUSE in open_moves,
         "may_abandon": is_operator and Move.ABANDON in open_moves,
+        "may_release": is_operator
+        and not open_moves
+        and holdings.held_by(change, progress["steps"]).is_returnable
+        and not holdings.is_letting_go(change),
     }
     return show(request, "change.html", context, status=status)
 
@@ -339,13 +345,18 @@ ACTIONS: dict[str, tuple[Callable[..., ModeChange], bool, str]] = {
     "pause": (changes.pause, True, gettext_lazy("Paused.")),
     "roll_back": (changes.roll_back, True, gettext_lazy("It is being rolled back.")),
     "confirm": (changes.confirm, True, gettext_lazy("Confirmed. It goes on.")),
-    "abandon": (changes.abandon, True, gettext_lazy("Given up. What it cordoned is uncordoned.")),
+    "abandon": (
+        changes.abandon,
+        True,
+        gettext_lazy("Given up. What it cordoned is uncordoned, and auto scaling that it paused goes on."),
+    ),
+    "release": (changes.release, True, gettext_lazy("It is being given back.")),
 }
 
 
 @taker("web:change", "pk")
 def decide(request: HttpRequest, pk: int) -> HttpResponse:
-    """Approve, reject, withdraw, retry, pause, confirm, roll back, undo or abandon, as the button says."""
+    """Approve, reject, withdraw, retry, pause, confirm, roll back, undo, abandon or release, as the button says."""
     if request.POST.get("action") == "undo":
         return _undo(request, _change_of(request, pk))
     change, form = _change_of(request, pk), DecisionForm(request.POST)
