@@ -76,7 +76,7 @@ _ALIKE = (
 
 def _unknown_types(pool: PoolView) -> Iterator[Advice]:
     unknown = [name for name in pool.instance_types if name not in BY_NAME]
-    if unknown and not any(node.card_model for node in pool.nodes):
+    if unknown and not pool.nodes:
         yield Advice(
             "unknown-type",
             f"The console does not know {', '.join(unknown)}: which cards it has, how many, and how much memory each "

@@ -35,7 +35,7 @@ def take_out(actor: Actor, pool: NodePool, *, node_names: Sequence[str], reason:
     seen = changefacts.see(pool, wanted)
     by_name = {node.name: node for node in seen.nodes}
     errors = [
-        FieldError("node_names", f"{name} is not in {pool.name}.", "not-a-member", name)
+        FieldError("node_names", f"{name} is not in {pool.name}.", "not-a-member", name, f"nodes of {pool.name}")
         for name in wanted
         if name not in by_name or not changefacts.is_member(pool, by_name[name])
     ]
@@ -92,7 +92,8 @@ def adopt(actor: Actor, pool: NodePool, *, node_name: str, reason: str) -> ModeC
     reason = needed(reason, "Say why the pool takes this over.")
     node = next((each for each in changefacts.see(pool).nodes if each.name == node_name), None)
     if node is None:
-        raise Invalid.field("node_name", f"{node_name} is not in {pool.name}.", code="not-a-member", found=node_name)
+        message, allowed = f"{node_name} is not in {pool.name}.", f"nodes of {pool.name}"
+        raise Invalid.field("node_name", message, code="not-a-member", found=node_name, allowed=allowed)
     found = drift.drifted(pool, [node])
     if not found:
         raise Conflict(f"{node_name} does not differ from {pool.name}.", code="no-drift", pool=pool.name)
@@ -127,9 +128,11 @@ def _adopt_mode(actor: Actor, pool: NodePool, node: GpuNode, reason: str) -> Mod
 def _given(field: str, values: Sequence[str]) -> list[str]:
     wanted = sorted({value.strip() for value in values if value.strip()})
     if not wanted:
-        raise Invalid.field(field, "Name at least one.", code="required")
+        raise Invalid.field(field, "Name at least one.", code="required", allowed=f"1 to {MOST_AT_ONCE}")
     if len(wanted) > MOST_AT_ONCE:
-        raise Invalid.field(field, "These are too many at once.", found=str(len(wanted)), allowed=f"{MOST_AT_ONCE}")
+        raise Invalid.field(
+            field, "These are too many at once.", found=str(len(wanted)), allowed=f"1 to {MOST_AT_ONCE}"
+        )
     return wanted
 
 

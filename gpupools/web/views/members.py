@@ -19,6 +19,7 @@ from gpupools.services import changes, members, nodes
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, page
 from gpupools.web.forms import ConsoleForm, WordsField, attempt, status_of
+from gpupools.web.lines import OPEN_STATES
 from gpupools.web.shell import show
 from gpupools.web.views.pools import pool_of
 
@@ -63,10 +64,18 @@ def manage(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         answer = _do(request, actor, pool, form)
         if answer is not None:
             return answer
+    typed = request.POST or request.GET
+    others = NodePool.objects.filter(cluster=pool.cluster, state=NodePool.State.ACTIVE).exclude(pk=pool.pk)
+    populated = {row.pool for row in rows if row.pool and row.node.is_gpu}
     context = {
         "nav": "pools",
         "pool": pool,
         "form": form,
+        "typed": {key: typed.get(key, "") for key in ("action", "reason", "instance_ids", "node_name", "holders")},
+        "chosen": frozenset(typed.getlist("node_names")),
+        "sources": [each for each in others.order_by("name") if each.name in populated],
+        "targets": others.exclude(mode="").order_by("name"),
+        "held": pool.changes.filter(state__in=OPEN_STATES).first(),
         "own": own,
         "free": free if pool.cluster.provider == Cluster.Provider.KUBERNETES else [],
         "drift": [each for row in own for each in row.drift],

@@ -7,8 +7,9 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from gpupools.domain.gpus import GpuNode
-from gpupools.domain.modes import GPU_RESOURCES
+from gpupools.domain.modes import ACK_POOL_LABEL, GPU_RESOURCES
 from gpupools.errors import Missing
+from gpupools.models import Cluster, NodePool
 from gpupools.services import diagnosing, nodes, pods
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.lines import Fresh, NodeLine, node_lines
@@ -69,9 +70,17 @@ def detail(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "diagnosis": diagnosing.report(actor, here, node=facts.name),
         "fresh": Fresh(held.taken_at),
         "labels": sorted(facts.node.labels.items()),
+        "targets": _targets(here, facts),
+        "is_of_ack": here.provider == Cluster.Provider.KUBERNETES and ACK_POOL_LABEL in facts.node.labels,
         "resources": _resources(facts.node),
     }
     return show(request, "node.html", context)
+
+
+def _targets(cluster: Cluster, facts: nodes.NodeFacts) -> list[NodePool]:
+    """Return the pools that the node could go into."""
+    others = NodePool.objects.filter(cluster=cluster, state=NodePool.State.ACTIVE).exclude(mode="").order_by("name")
+    return [pool for pool in others if facts.pool_row is None or pool.pk != facts.pool_row.pk]
 
 
 def _hidden(line: NodeLine) -> int:

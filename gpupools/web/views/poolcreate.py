@@ -73,10 +73,10 @@ class PoolForm(ConsoleForm):
         label=gettext_lazy("Type of auto scaling"),
         required=False,
         choices=[
-            ("", gettext_lazy("by the mode: gpushare for shared cards, gpu for whole ones")),
+            ("", gettext_lazy("by the mode")),
             *((each, each) for each in ("gpu", "gpushare", "cpu", "spot")),
         ],
-        help_text=gettext_lazy("ACK never changes it afterwards."),
+        help_text=gettext_lazy("By the mode: gpushare for shared cards, gpu for whole ones. ACK never changes it."),
     )
     node_names = forms.MultipleChoiceField(
         label=gettext_lazy("Nodes of this pool"),
