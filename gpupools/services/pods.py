@@ -60,10 +60,14 @@ class PodRow:
         return CRASHING if is_crashing(self.pod) else self.pod.phase
 
     @property
+    def waits(self) -> bool:
+        """Whether it waits for a node."""
+        return self.pod.phase == "Pending" and not self.pod.node and not self.pod.terminating
+
+    @property
     def unschedulable(self) -> Unschedulable | None:
         """The scheduler's sentence on a pod that waits for a node, read into counted reasons; None without one."""
-        waits = self.pod.phase == "Pending" and not self.pod.node
-        return read_failed_scheduling(self.pod.message) if waits else None
+        return read_failed_scheduling(self.pod.message) if self.waits else None
 
 
 def is_crashing(pod: Pod) -> bool:

@@ -162,3 +162,42 @@ def test_a_number_is_explained_by_its_pods(caller: Caller, fleet: Cluster) -> No
     assert is_problem(caller(Role.VIEWER).get(f"{address}?figure=luck"), 400, "no-such-figure")
     assert is_problem(caller(Role.VIEWER).get(f"{address}?figure=cards_used&node=x"), 404, "no-such-node")
     assert caller(Role.VIEWER).get(f"{address}?figure=cards_used&gpu=-1").status_code == 400
+
+
+def waiting_pod(name: str, units: int, message: str = "", **fields: Any) -> Pod:
+    ask = Ask("default", name, (ContainerAsk("c", {GPU_MEM: units}, {GPU_MEM: units}),))
+    return Pod(f"uid-{name}", "default", name, ask, phase="Pending", message=message, **fields)
+
+
+def test_why_a_pod_waits_is_read_with_the_scheduler_s_reasons_and_an_estimate(caller: Caller, lab: Cluster) -> None:
+    message = (
+        "0/2 nodes are available: 2 node(s) didn't have enough device resources to allocate. no new claims to "
+        "deallocate, preemption: 0/2 nodes are available: 2 No preemption victims found for incoming pod."
+    )
+    show(lab, [a_node("gpu-1"), a_node("gpu-2")], [waiting_pod("w", 16, message), a_pod("a", 11, 0)])
+    body = caller(Role.VIEWER).get("/api/v1/clusters/lab/pods/default/w/waiting/").json()
+    assert (body["waits"], body["agrees"]) == (True, True)
+    (reason,) = body["said"]["reasons"]
+    assert (reason["count"], reason["code"]) == (2, "device")
+    assert reason["meaning"] == (
+        "Each node had enough in sum, but no single card had 16 memory units left: what is free is in pieces."
+    )
+    assert body["preview"]["message"] == message
+    assert [verdict["node"] for verdict in body["preview"]["verdicts"]] == ["gpu-1", "gpu-2"]
+    assert [option["code"] for option in body["help"]["options"]] == ["smaller"]
+
+
+def test_a_pod_that_has_a_node_does_not_wait(caller: Caller, fleet: Cluster) -> None:
+    body = caller(Role.VIEWER).get("/api/v1/clusters/lab/pods/default/a/waiting/").json()
+    assert body == {"waits": False, "taken_at": None, "said": None, "agrees": None, "preview": None, "help": None}
+    missing = caller(Role.VIEWER).get("/api/v1/clusters/lab/pods/default/none/waiting/")
+    assert is_problem(missing, 404, "no-such-pod")
+
+
+def test_why_a_pod_of_another_namespace_waits_is_not_told(
+    caller: Caller, fleet: Cluster, people: dict[Role | None, Actor]
+) -> None:
+    stranger = people[None].user
+    assert stranger is not None
+    users.grant(SYSTEM, stranger, role="viewer", cluster=fleet, namespace="team")
+    assert caller(None).get("/api/v1/clusters/lab/pods/default/a/waiting/").status_code == 403

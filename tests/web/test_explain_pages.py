@@ -81,6 +81,6 @@ def test_a_check_shows_the_first_pod_without_room_and_what_would_help(visitor: V
     page = browser.post("/c/lab/create-job/", {"yaml": JOB, "action": "check"}).content.decode()
     assert "of 30 is the first that finds no room." in page
     assert 'id="what-ifs"' in page
-    assert "One more node of pool" not in page or "would take it." in page
+    assert "One more node of pool" not in page or "would take it, if made as" in page
     fits = browser.post("/c/lab/create-job/", {"yaml": JOB.replace("30", "1"), "action": "check"}).content.decode()
     assert "What would help" not in fits

@@ -14,9 +14,11 @@ from rest_framework.response import Response
 
 from gpupools.api.base import AFTER, LIMIT, Door, windowed
 from gpupools.api.serializers.numbers import NumberOut
+from gpupools.api.serializers.waiting import WaitingOut
 from gpupools.api.serializers.work import InspectOut, LogOut, NodeOut, NodePage, PodOut, PodPage
+from gpupools.api.views.work import shown_preview
 from gpupools.models import AllocationPoint, Cluster
-from gpupools.services import allocation, explaining, nodes, pods
+from gpupools.services import allocation, explaining, nodes, pods, waiting
 from gpupools.services.explaining import Figure
 
 
@@ -105,6 +107,22 @@ class PodView(Door):
             tail_lines=tail_lines,
         )
         return Response({"text": text})
+
+    @extend_schema(responses=WaitingOut)
+    @action(detail=True, methods=["get"])
+    def waiting(self, request: Request, cluster: str, pod: str) -> Response:
+        """Read why a pod waits: the scheduler's reasons and what they mean for it, and where it would land now."""
+        namespace, _, name = pod.partition("/")
+        found = waiting.look(self.actor, self.cluster(), namespace, name)
+        body = {
+            "waits": found is not None,
+            "taken_at": _instant(found.taken_at) if found else None,
+            "said": found.said if found else None,
+            "agrees": found.agrees if found else None,
+            "preview": shown_preview(found.preview) if found else None,
+            "help": found.help if found else None,
+        }
+        return Response(WaitingOut(body).data)
 
 
 class AllocationView(Door):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from typing import Any
 
 from django import forms
@@ -15,14 +14,13 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 from django.views.decorators.http import require_http_methods, require_safe
 
-from gpupools.domain.filters import explained
-from gpupools.domain.placement import Preview, Verdict
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import Cluster, JobTemplate, Role, Submission
 from gpupools.services import allocation, jobs, nodes
 from gpupools.services.jobs import Checked
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, attempt, status_of
+from gpupools.web.landings import landings
 from gpupools.web.lines import Fresh, node_lines
 from gpupools.web.paging import page_of
 from gpupools.web.shell import show
@@ -120,16 +118,6 @@ def _parameter_field(parameter: dict[str, Any], initial: str, models: tuple[str,
     return forms.CharField(widget=forms.TextInput(attrs=attrs), **common)
 
 
-@dataclass(frozen=True, slots=True)
-class Landing:
-    """A node's verdict beside the node, ready for the preview table."""
-
-    verdict: Verdict
-    row: Any
-    state: str
-    details: dict[str, str]
-
-
 @require_safe
 @page
 def index(request: HttpRequest, cluster: str) -> HttpResponse:
@@ -189,7 +177,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
         "findings": [*(rehearsed.findings if rehearsed else ()), *(checked.findings if checked else ())],
         "has_errors": bool(checked and checked.errors) or bool(rehearsed and rehearsed.findings),
         "models": models,
-        "landings": _landings(checked, lines),
+        "landings": landings(checked.preview, checked.manifest.ask, lines) if checked and checked.preview else [],
         "spots": _spots(checked),
         "may_submit": actor.can(Role.OPERATOR, here),
         "edited": bool(source) and form["made"].value() != _digest(form["yaml"].value() or ""),
@@ -232,30 +220,6 @@ def _check(form: YamlForm, call: Any) -> Checked | None:
             form.take(error)
         return None
     return found
-
-
-def _landings(checked: Checked | None, lines: list[Any]) -> list[Landing]:
-    """Return the nodes' verdicts, the chosen one first, then what fits, then the rest with their reasons."""
-    if checked is None or checked.preview is None:
-        return []
-    preview, by_name = checked.preview, {line.facts.name: line for line in lines}
-    ask = checked.manifest.ask
-    found = [
-        Landing(verdict, line, _word(preview, verdict), explained(ask, line.facts.node) if line else {})
-        for verdict in preview.verdicts
-        for line in [by_name.get(verdict.node)]
-    ]
-    order = ("chosen", "tie", "fits", "rejected")
-    gpu_first = [each for each in found if each.state != "rejected" or (each.row and each.row.row)]
-    return sorted(gpu_first, key=lambda each: (order.index(each.state), each.verdict.node))
-
-
-def _word(preview: Preview, verdict: Verdict) -> str:
-    if verdict.node == preview.chosen:
-        return "chosen"
-    if verdict.node in preview.tie_nodes:
-        return "tie"
-    return "fits" if verdict.fits else "rejected"
 
 
 def _spots(checked: Checked | None) -> list[tuple[str, int]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
@@ -10,14 +12,16 @@ from django.views.decorators.http import require_safe
 from gpupools.domain.gpus import Pod
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import Cluster, Submission
-from gpupools.services import pods
+from gpupools.services import nodes, pods, waiting
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, status_of
-from gpupools.web.lines import Fresh
+from gpupools.web.landings import landings
+from gpupools.web.lines import Fresh, node_lines
 from gpupools.web.paging import page_of
 from gpupools.web.shell import show
 
 ROWS_PER_PAGE = 200
+MOST_VERDICTS = 50
 PHASES = ("Pending", "Running", "Succeeded", "Failed", "Unknown")
 TAILS = (100, 500, 2000, 10000)
 
@@ -91,12 +95,22 @@ def detail(request: HttpRequest, cluster: str, namespace: str, name: str) -> Htt
         "log": log,
         "trouble": trouble,
         "submission": _submission_of(actor, here, row.pod),
+        **_why(actor, here, row),
         "container": container,
         "tail": _tail(request),
         "tails": TAILS,
         "fresh": Fresh(listing.taken_at),
     }
     return show(request, "pod.html", context)
+
+
+def _why(actor: Actor, here: Cluster, row: pods.PodRow) -> dict[str, Any]:
+    """Return why a pod waits, with the verdict of each node; nothing for one that does not."""
+    found = waiting.look(actor, here, row.pod.namespace, row.pod.name) if row.waits else None
+    if found is None:
+        return {}
+    every = landings(found.preview, row.pod.ask, node_lines(actor, here, nodes.listing(actor, here)))
+    return {"waiting": found, "landings": every[:MOST_VERDICTS], "more_verdicts": max(0, len(every) - MOST_VERDICTS)}
 
 
 def _submission_of(actor: Actor, here: Cluster, pod: Pod) -> Submission | None:
