@@ -88,6 +88,6 @@ def visible(actor: Actor, cluster: Cluster, pods: Iterable[dict[str, Any]]) -> l
     return [
         each
         if namespaces is None or each["namespace"] in namespaces
-        else {**each, "uid": "", "namespace": "", "pod": ANOTHER_NAMESPACE, "owner": "", "sentence": ""}
+        else {**each, "uid": "", "namespace": "", "pod": ANOTHER_NAMESPACE, "owner": "", "sentence": "", "budget": ""}
         for each in pods
     ]

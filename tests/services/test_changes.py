@@ -15,6 +15,7 @@ from gpupools.errors import Conflict, ConsoleError, Invalid, Missing, NotAllowed
 from gpupools.models import AuditEntry, ChangeStep, Cluster, ModeChange, NodePool, Push, Role
 from gpupools.services import changequeue, changes
 from gpupools.services.access import SYSTEM, Actor
+from gpupools.services.rows import ANOTHER_NAMESPACE
 from tests.domain.builders import a_node, a_pod
 from tests.services.asking import MODE, POOL, WHY, asked, in_state, two_nodes
 from tests.services.builders import a_cluster, a_pool, an_actor
@@ -237,7 +238,7 @@ def test_pods_of_other_namespaces_have_no_name_in_the_blast_radius(operator: Act
     change = asked(operator, pool)
     assert changes.visible_radius(operator, change) == change.blast_radius
     [hit] = changes.visible_radius(an_actor(Role.VIEWER, pool.cluster, "vision"), change)
-    assert (hit["pod"], hit["namespace"], hit["owner"], hit["uid"]) == (changes.ANOTHER_NAMESPACE, "", "", "")
+    assert (hit["pod"], hit["namespace"], hit["owner"], hit["uid"]) == (ANOTHER_NAMESPACE, "", "", "")
     assert hit["holds"] == {"nvidia.com/gpu": 2}
 
 
