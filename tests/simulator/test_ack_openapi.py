@@ -218,6 +218,30 @@ def test_a_pool_without_what_it_needs_is_refused(ack: Ack, group: dict[str, Any]
     assert refusal(lambda: ack.create_pool("refused", {}, **group)).status_code == 400
 
 
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        {"enable": True, "min_instances": 3, "max_instances": 2},
+        {"enable": True, "min_instances": 0, "max_instances": 0},
+        {"enable": True, "min_instances": 2, "max_instances": 9},
+        {"enable": True, "min_instances": 0, "max_instances": 9, "type": "tpu"},
+    ],
+)
+def test_bounds_of_auto_scaling_that_make_no_sense_are_refused(ack: Ack, scaling: dict[str, Any]) -> None:
+    request = models.CreateClusterNodePoolRequest(
+        nodepool_info=models.CreateClusterNodePoolRequestNodepoolInfo(name="refused"),
+        scaling_group=models.CreateClusterNodePoolRequestScalingGroup(
+            vswitch_ids=["vsw-1"],
+            instance_types=["ecs.gn6v-c8g1.8xlarge"],
+            instance_charge_type="PostPaid",
+            desired_size=1,
+        ),
+        auto_scaling=models.CreateClusterNodePoolRequestAutoScaling(**scaling),
+    )
+    error = refusal(ack.client.create_cluster_node_pool, ack.cluster_id, request)
+    assert (error.status_code, error.code) == (400, "InvalidParameter")
+
+
 def test_what_is_not_there_is_404(ack: Ack) -> None:
     assert refusal(ack.pool, "np-nothing").code == "ErrorNodePoolNotFound"
     assert refusal(ack.task, "T-nothing").status_code == 404
