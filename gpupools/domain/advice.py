@@ -55,16 +55,15 @@ def _mixed_modes(pool: PoolView) -> Iterator[Advice]:
 
 
 def _mixed_cards(pool: PoolView) -> Iterator[Advice]:
-    # What nodes say of themselves counts; the table of types only stands in until there are some.
     found = Counter(node.card_model for node in pool.nodes if node.card_model)
-    if not found:
-        found = Counter(BY_NAME[name].card for name in pool.instance_types if name in BY_NAME)
-        if len(found) > 1:
-            cards = ", ".join(sorted(found))
-            yield Advice("mixed-cards", f"Machines with different cards would come into {pool.name}: {cards}. {_ALIKE}")
-    elif len(found) > 1:
+    coming = sorted({BY_NAME[name].card for name in pool.instance_types if name in BY_NAME})
+    if len(found) > 1:
         yield Advice(
             "mixed-cards", f"The nodes of {pool.name} have cards of several models: {_counted(found)}. {_ALIKE}"
+        )
+    elif len(coming) > 1:
+        yield Advice(
+            "mixed-cards", f"Machines with different cards may come into {pool.name}: {', '.join(coming)}. {_ALIKE}"
         )
 
 

@@ -50,10 +50,12 @@ def test_cards_of_several_models_are_told_by_what_the_nodes_say() -> None:
     assert f"{A10} (1), {V100} (1)" in advice.message
 
 
-def test_before_there_are_nodes_the_instance_types_tell_the_cards() -> None:
+def test_machines_of_another_card_that_may_still_come_are_told_by_their_types() -> None:
     types = ["ecs.gn7i-c8g1.2xlarge", "ecs.gn6v-c8g1.8xlarge"]
     assert codes(view(instance_types=types)) == ["mixed-cards"]
-    assert codes(view(instance_types=types, nodes=[a_node("a", "cgpu", labels=card(A10))])) == []
+    assert "may come into night: NVIDIA-A10, Tesla-V100-SXM2-16GB" in said(view(instance_types=types)).message
+    assert codes(view(instance_types=types, nodes=[a_node("a", "cgpu", labels=card(A10))])) == ["mixed-cards"]
+    assert codes(view(instance_types=["ecs.gn6v-c8g1.8xlarge", "ecs.gn6v-c8g1.2xlarge"])) == []
 
 
 def test_an_unknown_instance_type_is_said_to_be_unknown_until_a_node_has_joined() -> None:
