@@ -129,7 +129,7 @@ class _Fold:
                 units += limits.get(GPU_MEM, 0)
                 core += limits.get(GPU_CORE, 0)
             whole = whole or EXCLUSIVE_GPU in requests or TOPOLOGY_GPU in requests
-        units, core = min(units, MOST_UNITS), min(core, MOST_UNITS)
+        units, core = max(0, min(units, MOST_UNITS)), max(0, min(core, MOST_UNITS))
         if units:
             self._add_share(pod, units, core)
         elif core:
@@ -140,9 +140,9 @@ class _Fold:
 
     def _add_whole(self, pod: Pod) -> None:
         requests = effective_requests(pod.ask)
-        if count := requests.get(TOPOLOGY_GPU, 0):
-            self._add_topology(pod, min(count, MOST_UNITS))
-        if count := min(requests.get(EXCLUSIVE_GPU, 0), MOST_UNITS):
+        if (count := min(requests.get(TOPOLOGY_GPU, 0), MOST_UNITS)) > 0:
+            self._add_topology(pod, count)
+        if (count := min(requests.get(EXCLUSIVE_GPU, 0), MOST_UNITS)) > 0:
             in_mode = not self.shared and not self.topology and self.node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
             self._keep(_holding(pod, cards=count), former=not in_mode)
             if not in_mode:

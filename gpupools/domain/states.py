@@ -29,7 +29,7 @@ def _state(node: GpuNode, pods: Sequence[Pod]) -> NodeState:
     ports: list[HostPort] = []
     for pod in pods:
         for resource, amount in effective_requests(pod.ask).items():
-            requested[resource] = requested.get(resource, 0) + amount
+            requested[resource] = requested.get(resource, 0) + max(0, amount)
         ports += host_ports(pod.ask)
     return _with_rooms(node, fold_holders(node, pods), requested, len(pods), tuple(ports))
 

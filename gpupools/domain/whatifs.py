@@ -12,7 +12,7 @@ import msgspec
 from gpupools.domain.allocation import mode_of
 from gpupools.domain.asks import SHARE_COUNT_LABEL, card_count, limit_of
 from gpupools.domain.filters import HARD_EFFECTS, untolerated
-from gpupools.domain.gpus import Ask, ContainerAsk, Pod, Taint, Toleration
+from gpupools.domain.gpus import MOST_CARDS, Ask, ContainerAsk, Pod, Taint, Toleration
 from gpupools.domain.modes import (
     EXCLUSIVE_GPU,
     GPU_CORE,
@@ -94,16 +94,16 @@ def _try(
     ask: Ask,
     states: Sequence[NodeState],
     code: str,
-    sentence: str,
+    change: str,
     *,
     field: str = "",
     found: str = "",
     value: str = "",
 ) -> Iterator[WhatIf]:
-    """Yield the change if the engine confirms it."""
+    """Yield the change, said in words without a full stop, if the engine confirms it."""
     seen = preview(ask, states)
     if seen.chosen is not None:
-        yield WhatIf(code, sentence.format(node=seen.chosen), seen.chosen, seen.cards, field, found, value)
+        yield WhatIf(code, f"{change}: it would land on {seen.chosen}.", seen.chosen, seen.cards, field, found, value)
 
 
 # -- What is free in reach
@@ -148,7 +148,7 @@ def _smaller(ask: Ask, states: Sequence[NodeState], largest: LargestFree | None)
         smaller,
         states,
         "smaller",
-        f"Ask for {amount} of {largest.resource} instead of {asked}: it would land on {{node}}.",
+        f"Ask for {amount} of {largest.resource} instead of {asked}",
         field=f"spec.containers[{asking[0]}].resources.limits[{largest.resource}]",
         found=str(asked),
         value=str(amount),
@@ -164,7 +164,7 @@ def _waiting(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
         later.append(_without(state, leaving) if leaving else state)
     if ending:
         pods = "the terminating pod has" if ending == 1 else f"the {ending} terminating pods have"
-        yield from _try(ask, later, "wait", f"Wait until {pods} ended: it would land on {{node}}.")
+        yield from _try(ask, later, "wait", f"Wait until {pods} ended")
 
 
 def _without(state: NodeState, leaving: Sequence[object]) -> NodeState:
@@ -202,7 +202,7 @@ def _tolerating(ask: Ask, states: Sequence[NodeState], found: Preview) -> Iterat
             msgspec.structs.replace(ask, tolerations=(*ask.tolerations, more)),
             states,
             "toleration",
-            f"Tolerate the taint {written}: it would land on {{node}}.",
+            f"Tolerate the taint {written}",
             field="spec.tolerations",
             value=written,
         )
@@ -225,7 +225,7 @@ def _selecting(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
                 msgspec.structs.replace(ask, node_selector={**ask.node_selector, key: value}),
                 states,
                 code,
-                f"Select {key}={value} instead of {old}: it would land on {{node}}.",
+                f"Select {key}={value} instead of {old}",
                 field=field,
                 found=old,
                 value=value,
@@ -238,7 +238,7 @@ def _selecting(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
                 msgspec.structs.replace(ask, node_selector=rest),
                 states,
                 code,
-                f"Do not select {key}={old}: it would land on {{node}}.",
+                f"Do not select {key}={old}",
                 field=field,
                 found=old,
             )
@@ -247,7 +247,7 @@ def _selecting(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
             msgspec.structs.replace(ask, required_terms=None),
             states,
             "selector",
-            "Do not require the node affinity: it would land on {node}.",
+            "Do not require the node affinity",
             field="spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution",
         )
 
@@ -273,7 +273,7 @@ def _other_modes(ask: Ask, states: Sequence[NodeState]) -> Iterator[WhatIf]:
                 _in_mode(ask, mode, limits, count),
                 in_mode,
                 "mode",
-                f"Ask for {words}{spread} ({MODES[mode].title}): it would land on {{node}}.",
+                f"Ask for {words}{spread} ({MODES[mode].title})",
                 field="spec.containers.resources.limits",
                 found=", ".join(f"{name}: {amount}" for name, amount in _gpu_limits(ask).items()),
                 value=", ".join(f"{name}: {amount}" for name, amount in limits.items()),
@@ -291,7 +291,10 @@ def _limits_in(mode: Mode, ask: Ask, states: Sequence[NodeState]) -> Iterator[tu
     if mode in {Mode.EXCLUSIVE, Mode.TOPOLOGY}:
         yield {EXCLUSIVE_GPU if mode is Mode.EXCLUSIVE else TOPOLOGY_GPU: cards}, 1
         return
-    for units in sorted({state.allocation.gpus[0].memory_units for state in states if state.allocation.gpus}):
+    if cards > MOST_CARDS:
+        return
+    sizes = {state.allocation.gpus[0].memory_units for state in states if state.allocation.gpus}
+    for units in sorted(sizes - {0}):
         asked = memory or units * cards
         if mode is not Mode.CORE_MEM:
             yield {GPU_MEM: asked}, cards
@@ -321,7 +324,7 @@ def _with_limits(ask: Ask, limits: dict[str, int]) -> Ask:
         amounts = {name: amount for name, amount in limits.items() if amount}
         kept = {name: amount for name, amount in container.limits.items() if name not in limits}
         asked = {name: amount for name, amount in container.requests.items() if name not in limits}
-        return msgspec.structs.replace(container, limits=kept | amounts, requests=asked | amounts)
+        return msgspec.structs.replace(container, limits=kept | amounts, requests=asked | amounts, fractions={})
 
     return msgspec.structs.replace(ask, containers=tuple(changed(container) for container in ask.containers))
 

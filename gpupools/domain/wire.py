@@ -5,10 +5,13 @@ Lenient as the API demands: unknown fields are ignored, missing and null ones ha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
+# As wide as the API has them: what is wider comes from no API server, and fits into nothing that is made of it.
+Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 Quantities = dict[str, str | int | float | None]
 
 
@@ -30,7 +33,7 @@ class Metadata(Raw, frozen=True):
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     resource_version: str | None = None
-    generation: int | None = None
+    generation: Int64 | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list[OwnerReference] | None = None
@@ -118,8 +121,8 @@ class Resources(Raw, frozen=True):
 
 
 class PortObject(Raw, frozen=True):
-    container_port: int | None = None
-    host_port: int | None = None
+    container_port: Int32 | None = None
+    host_port: Int32 | None = None
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
     protocol: str | None = None
 
@@ -151,7 +154,7 @@ class TermObject(Raw, frozen=True):
 
 
 class PreferredTermObject(Raw, frozen=True):
-    weight: int = 0
+    weight: Int32 = 0
     preference: TermObject | None = None
 
 
@@ -182,7 +185,7 @@ class PodSpecObject(Raw, frozen=True):
     affinity: Affinity | None = None
     tolerations: list[TolerationObject] | None = None
     overhead: Quantities | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     host_network: bool | None = None
     resources: Resources | None = None
     scheduling_gates: list[GateObject] | None = None
@@ -192,7 +195,7 @@ class PodSpecObject(Raw, frozen=True):
 class ContainerState(Raw, frozen=True):
     reason: str | None = None
     message: str | None = None
-    exit_code: int | None = None
+    exit_code: Int32 | None = None
 
 
 class ContainerStates(Raw, frozen=True):
@@ -201,7 +204,7 @@ class ContainerStates(Raw, frozen=True):
 
 
 class ContainerStatus(Raw, frozen=True):
-    restart_count: int | None = None
+    restart_count: Int32 | None = None
     state: ContainerStates | None = None
 
 
@@ -230,17 +233,17 @@ class PodTemplate(Raw, frozen=True):
 
 
 class JobSpec(Raw, frozen=True):
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
     suspend: bool | None = None
     template: PodTemplate | None = None
 
 
 class JobStatus(Raw, frozen=True):
-    active: int | None = None
-    ready: int | None = None
-    succeeded: int | None = None
-    failed: int | None = None
+    active: Int32 | None = None
+    ready: Int32 | None = None
+    succeeded: Int32 | None = None
+    failed: Int32 | None = None
     conditions: list[Condition] | None = None
 
 
@@ -275,11 +278,11 @@ class DaemonSetSpec(Raw, frozen=True):
 
 
 class DaemonSetStatus(Raw, frozen=True):
-    observed_generation: int | None = None
-    desired_number_scheduled: int | None = None
-    current_number_scheduled: int | None = None
-    number_ready: int | None = None
-    number_unavailable: int | None = None
+    observed_generation: Int64 | None = None
+    desired_number_scheduled: Int32 | None = None
+    current_number_scheduled: Int32 | None = None
+    number_ready: Int32 | None = None
+    number_unavailable: Int32 | None = None
 
 
 class DaemonSetObject(Raw, frozen=True):

@@ -78,7 +78,7 @@ def wish(ask: Ask) -> Wish:
         memory_units=limit_of(ask, GPU_MEM) // count,
         core_percent=limit_of(ask, GPU_CORE) // count,
         cards=count,
-        whole_cards=needs.get(EXCLUSIVE_GPU, 0),
+        whole_cards=max(0, needs.get(EXCLUSIVE_GPU, 0)),
         topology_cards=limit_of(ask, TOPOLOGY_GPU),
         whole_device=ask.labels.get(WHOLE_DEVICE_LABEL) == WHOLE_DEVICE,
         node_names=_node_names(ask.required_terms),
