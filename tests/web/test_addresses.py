@@ -20,6 +20,7 @@ POOL = "/c/lab/node-pools/cgpu/"
     [
         (f"{POOL}scale/", POOL),
         ("/changes/7/decide/", "/changes/7/"),
+        ("/requests/7/decide/", "/requests/7/"),
         ("/tokens/7/revoke/", "/tokens/"),
         ("/sign-out/", "/"),
         ("/theme/", "/"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gpupools.models import Cluster, Push, Role
@@ -32,7 +34,10 @@ def test_the_page_tells_each_nodes_health_and_whose_pods_would_end(busy: Lab, vi
     assert "2 pods compute" not in visitor(Role.VIEWER).get(f"/c/lab/ai-suite/{MPS}/").content.decode()
 
 
-def test_an_upgrade_goes_only_with_every_pod_ticked(busy: Lab, visitor: Visitor) -> None:
+def test_without_the_policy_an_upgrade_goes_only_with_every_pod_ticked(
+    busy: Lab, visitor: Visitor, settings: Any
+) -> None:
+    settings.GPUPOOLS_APPROVAL_REQUIRED = ()
     address, browser = f"/c/lab/ai-suite/{MPS}/upgrade/", visitor(Role.ADMIN)
     fields = {"image_prefix": "registry.example.com/x", "reason": "newer"}
     refused = browser.post(address, {**fields, "approved_pods": ["default/one"]})
@@ -43,7 +48,8 @@ def test_an_upgrade_goes_only_with_every_pod_ticked(busy: Lab, visitor: Visitor)
     assert Push.objects.get().payload["approved_pods"] == ["default/one", "default/two"]
 
 
-def test_uninstalling_lists_the_pods_to_approve(busy: Lab, visitor: Visitor) -> None:
+def test_without_the_policy_uninstalling_lists_the_pods_to_approve(busy: Lab, visitor: Visitor, settings: Any) -> None:
+    settings.GPUPOOLS_APPROVAL_REQUIRED = ()
     busy.cluster.pools.filter(mode="mps").delete()
     address, browser = f"/c/lab/ai-suite/{MPS}/uninstall/", visitor(Role.ADMIN)
     assert "2 pods compute through it and end" in browser.get(address).content.decode()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpupools.domain.gpus import Taint
-from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, Push, Role
+from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, OperationRequest, Push, Role
 from tests.domain.builders import a_node
 from tests.services.builders import a_cluster, a_component, a_pool
 from tests.services.showing import show
@@ -178,10 +178,25 @@ def test_deleting_a_pool_with_nodes_needs_force_and_says_what_goes(visitor: Visi
     show(on_ack, [node])
     browser = visitor(Role.OPERATOR)
     page = Page(browser.get("/c/cloud/node-pools/vision/delete/").content.decode())
-    assert "Delete vision and its 1 node" in page.text
+    assert "Ask a second person to approve: delete vision with its machines" in page.text
+    assert "Machines that are released n1" in page.text
     assert browser.post("/c/cloud/node-pools/vision/delete/", {"reason": "old"}).status_code == 400
-    assert NodePool.objects.get().state == NodePool.State.ACTIVE
     answer = browser.post("/c/cloud/node-pools/vision/delete/", {"reason": "old", "force": "on"})
+    assert answer["Location"] == f"/requests/{OperationRequest.objects.get().pk}/"
+    assert NodePool.objects.get().state == NodePool.State.ACTIVE
+
+
+def test_without_the_policy_one_person_deletes_a_pool_with_its_machines(
+    visitor: Visitor, on_ack: Cluster, settings: Any
+) -> None:
+    settings.GPUPOOLS_APPROVAL_REQUIRED = ()
+    pool = a_pool(on_ack, "vision", seen={"total_nodes": 1})
+    show(on_ack, [a_node("n1", labels={"alibabacloud.com/nodepool-id": pool.pool_id})])
+    browser, address = visitor(Role.OPERATOR), "/c/cloud/node-pools/vision/delete/"
+    page = Page(browser.get(address).content.decode())
+    assert "Delete vision and its 1 node" in page.text
+    assert "second person" not in page.text
+    answer = browser.post(address, {"reason": "old", "force": "on"})
     assert answer["Location"] == "/c/cloud/node-pools/"
     assert NodePool.objects.get().state == NodePool.State.DELETING
 

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from gpupools.models import AuditEntry, ModeChange, Role, Submission
+from gpupools.models import AuditEntry, ModeChange, OperationRequest, Role, Submission
 from gpupools.services import allocation
 from gpupools.services.access import Actor
 from tests.domain.builders import a_node, a_pod
@@ -33,6 +33,11 @@ def more_of_everything(lab: Lab, people: dict[Role | None, Actor], count: int) -
         ModeChange.objects.create(
             pool=pool, target_mode="share", fingerprint="x", reason="why", requested_by=asker, **times
         )
+        for state in ("pending", "rejected"):
+            OperationRequest.objects.create(
+                cluster=lab.cluster, kind="size-0", pool=pool, target=name, reason="why", requested_by=asker,
+                blast_radius={"nodes": [], "pods": [], "pools": []}, state=state, **times,
+            )  # fmt: skip
         AuditEntry.objects.create(
             at=now,
             actor_name="x",

@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 
 from gpupools.domain.changes import State
+from gpupools.domain.requests import STATES
 from gpupools.models import ChangeStep, Cluster, ComponentState, NodePool, Push, Submission
 from gpupools.web import words
 
@@ -85,6 +86,7 @@ def test_scripts_keep_to_what_the_policy_allows() -> None:
         ("step", ChangeStep.State.values),
         ("submission", Submission.State.values),
         ("push", Push.State.values),
+        ("request", [state.value for state in STATES]),
     ],
 )
 def test_every_state_has_an_icon_and_a_word(kind: str, values: list[str]) -> None:
