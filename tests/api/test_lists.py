@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, Push, Role, Submission
+from gpupools.models import AuditEntry, Cluster, ModeChange, NodePool, OperationRequest, Push, Role, Submission
 from gpupools.services.access import Actor
 from tests.api.conftest import Caller, is_problem
 
@@ -20,6 +20,10 @@ def fill(cluster: Cluster, people: dict[Role | None, Actor], numbers: range) -> 
         ModeChange.objects.create(
             pool=pool, target_mode="mps", reason="x", requested_by=user, requested_at=now, expires_at=now
         )
+        OperationRequest.objects.create(
+            cluster=cluster, kind="size-0", pool=pool, target=pool.name, reason="x", requested_by=user,
+            blast_radius={"nodes": [], "pods": [], "pools": []}, requested_at=now, expires_at=now,
+        )  # fmt: skip
         Submission.objects.create(
             cluster=cluster, kind="Job", namespace="default", name=f"j{number}", submitted_by=user, submitted_at=now
         )
@@ -29,7 +33,10 @@ def fill(cluster: Cluster, people: dict[Role | None, Actor], numbers: range) -> 
         )
 
 
-@pytest.mark.parametrize("noun", ["clusters", "node-pools", "mode-changes", "submissions", "pushes", "audit-entries"])
+@pytest.mark.parametrize(
+    "noun",
+    ["clusters", "node-pools", "mode-changes", "operation-requests", "submissions", "pushes", "audit-entries"],
+)
 def test_a_list_takes_as_many_queries_for_many_rows_as_for_few(
     caller: Caller, people: dict[Role | None, Actor], lab: Cluster, noun: str
 ) -> None:

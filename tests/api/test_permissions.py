@@ -9,7 +9,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from rest_framework.test import APIClient
 
-from gpupools.models import Cluster, ModeChange, NodePool, Role
+from gpupools.models import Cluster, ModeChange, NodePool, OperationRequest, Role
 from gpupools.services import tokens, users
 from gpupools.services.access import SYSTEM, Actor
 from tests.api.conftest import Caller, is_problem
@@ -59,6 +59,10 @@ TABLE: list[tuple[str, str, dict[str, Any], Role]] = [
     ("post", "mode-changes/{change}/confirm/", REASON, Role.OPERATOR),
     ("get", "mode-changes/", {}, Role.VIEWER),
     ("get", "mode-changes/{change}/", {}, Role.VIEWER),
+    ("post", "operation-requests/{request}/approve/", REASON, Role.ADMIN),
+    ("post", "operation-requests/{request}/reject/", REASON, Role.ADMIN),
+    ("get", "operation-requests/", {}, Role.VIEWER),
+    ("get", "operation-requests/{request}/", {}, Role.VIEWER),
     ("get", "submissions/", {}, Role.VIEWER),
     ("get", "audit-entries/", {}, Role.VIEWER),
     ("get", "pushes/", {}, Role.VIEWER),
@@ -83,7 +87,18 @@ def ground(lab: Cluster, people: dict[Role | None, Actor]) -> dict[str, int]:
         requested_at=now,
         expires_at=now + timezone.timedelta(hours=1),
     )
-    return {"pool": pool.pk, "change": change.pk}
+    request = OperationRequest.objects.create(
+        cluster=lab,
+        kind="component-uninstall",
+        component="ack-ai-installer",
+        target="ack-ai-installer",
+        blast_radius={"nodes": [], "pods": [], "pools": []},
+        reason="x",
+        requested_by=people[Role.OPERATOR].user,
+        requested_at=now,
+        expires_at=now + timezone.timedelta(hours=1),
+    )
+    return {"pool": pool.pk, "change": change.pk, "request": request.pk}
 
 
 def call(client: APIClient, method: str, path: str, body: dict[str, Any], ground: dict[str, int]) -> Any:
@@ -158,8 +173,8 @@ def _actions(resolver: URLResolver) -> set[tuple[str, str]]:
 
 # About oneself, or decided by who one is and not by a role: tested where they are.
 ELSEWHERE = {
-    "token-revoke", "mode-change-withdraw", "submission-check", "job-template-render", "pod-log", "pod-waiting",
-    "user-set-active", "grant-revoke", "me-notices",
+    "token-revoke", "mode-change-withdraw", "operation-request-withdraw", "submission-check", "job-template-render",
+    "pod-log", "pod-waiting", "user-set-active", "grant-revoke", "me-notices", "node-pool-instance-types",
 }  # fmt: skip
 
 
