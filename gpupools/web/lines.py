@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpupools.domain.cgpupolicy import PolicyFound
 from gpupools.domain.changes import OPEN
 from gpupools.domain.modes import CHOOSABLE, MODES, Mode, ModeFacts
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
-from gpupools.services import nodes, rows
+from gpupools.services import nodes, pooladvice, rows
 from gpupools.services.access import Actor
 from gpupools.web.paging import natural
 
+# The modes in which cGPU shares a card.
+CGPU_MODES = (Mode.CGPU, Mode.CORE_MEM)
 OPEN_STATES = tuple(sorted(state.value for state in OPEN))
 THERE = {ComponentState.State.INSTALLED.value, ComponentState.State.DEGRADED.value}
 
@@ -133,6 +136,7 @@ class ModeChoice:
     needs: tuple[Need, ...]
     refused: str = ""
     pools: tuple[str, ...] = ()
+    compute: PolicyFound | None = None
 
     @property
     def value(self) -> str:
@@ -225,12 +229,14 @@ def mode_choices(cluster: Cluster) -> list[ModeChoice]:
     there = NodePool.objects.filter(cluster=cluster).exclude(state=NodePool.State.GONE).order_by("name")
     for name, mode in there.values_list("name", "mode"):
         pools.setdefault(mode, []).append(name)
+    compute = pooladvice.cgpu_policy(cluster)
     return [
         ModeChoice(
             MODES[mode],
             needs_of(mode, states),
             _refused(cluster, MODES[mode]),
             tuple(pools.get(mode.value, ())),
+            compute if mode in CGPU_MODES else None,
         )
         for mode in CHOOSABLE
     ]

@@ -63,6 +63,18 @@ function startRows() {
   }
 }
 
+// ---- many boxes at once
+function startChecks() {
+  for (const button of document.querySelectorAll("[data-check-all]")) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      const boxes = [...document.getElementById(button.dataset.checkAll).querySelectorAll(".checks input[type=checkbox]")];
+      const all = boxes.every((box) => box.checked);
+      for (const box of boxes) box.checked = !all;
+    });
+  }
+}
+
 // ---- line numbers beside a text
 function startEditors() {
   for (const editor of document.querySelectorAll("[data-editor]")) {
@@ -181,6 +193,7 @@ startAges();
 startMenus();
 startDrawer();
 startRows();
+startChecks();
 startEditors();
 startChoices();
 startDrafts();

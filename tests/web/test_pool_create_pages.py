@@ -141,3 +141,16 @@ def test_more_rows_come_without_script_and_nothing_is_judged(visitor: Visitor, o
     assert keys[0] == "k"
     assert keys.count("") >= 6
     assert not page.all("p", class_="error")
+
+
+def test_the_compute_policy_stands_beside_the_modes_of_a_change_and_on_the_suites_page(
+    visitor: Visitor, on_ack: Cluster
+) -> None:
+    a_pool(on_ack, "day", mode="exclusive", policy="")
+    show(on_ack, [], workloads=[Workload("DaemonSet", "kube-system", "cgpu-installer", policy="1")])
+    page = Page(visitor(Role.OPERATOR).get("/c/cloud/node-pools/day/change-mode/").content.decode())
+    assert page.text.count("Compute policy of this cluster: 1, preemptive") == 2, "for cgpu and core_mem alone"
+    page = Page(visitor(Role.VIEWER).get("/c/cloud/ai-suite/").content.decode())
+    assert "cGPU compute policy 1 preemptive" in page.text
+    page = Page(visitor(Role.VIEWER).get("/c/cloud/node-pools/day/").content.decode())
+    assert "cGPU compute policy" not in page.text, "an exclusive pool has no part in it"

@@ -246,3 +246,69 @@ def test_pools_that_are_gone_are_listed_on_demand_only(visitor: Visitor, lab: La
     assert "formerly" not in page.text
     assert "1 pool is gone from the cluster." in page.text
     assert "formerly" in Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?gone=yes").content.decode()).text
+
+
+def names_of(visitor: Visitor, query: str) -> list[str]:
+    page = Page(visitor(Role.VIEWER).get(f"/c/lab/node-pools/{query}").content.decode())
+    return [each["href"].split("/")[-2] for each in page.all("a", class_="name")]
+
+
+def test_the_list_is_narrowed_by_text_mode_and_state_and_says_how_many_are_shown(visitor: Visitor, lab: Lab) -> None:
+    assert names_of(visitor, "?q=mem") == ["core-mem"]
+    assert names_of(visitor, "?mode=share") == ["share"]
+    assert names_of(visitor, "?state=updating") == []
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?q=mem").content.decode())
+    assert "1 of 6 pools · 1 node" in page.text
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?q=nothing-like-it").content.decode())
+    assert "No node pool fits this filter." in page.text
+
+
+def test_a_pool_is_found_by_the_mode_that_its_nodes_are_in_though_it_wants_another(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node("n-cgpu", "topology", labels={POOL: "cgpu"})])
+    assert names_of(visitor, "?mode=topology") == ["cgpu", "topology"]
+
+
+@pytest.mark.parametrize(
+    ("order", "first", "last"),
+    [
+        ("", "cgpu", "topology"),
+        ("-name", "topology", "cgpu"),
+        ("-used", "exclusive", "mps"),
+        ("nonsense", "cgpu", "topology"),
+    ],
+)
+def test_the_list_is_ordered_as_a_head_asks(visitor: Visitor, lab: Lab, order: str, first: str, last: str) -> None:
+    found = names_of(visitor, f"?sort={order}")
+    assert len(found) == 6
+    assert found[0] == first
+    assert order == "-used" or found[-1] == last
+    page = Page(visitor(Role.VIEWER).get(f"/c/lab/node-pools/?sort={order}").content.decode())
+    sorted_now = [each["aria-sort"] for each in page.all("th") if each.get("aria-sort")]
+    assert sorted_now == (["descending"] if order.startswith("-") else [])
+
+
+def test_ready_and_wanted_auto_scaling_and_the_change_that_holds_stand_side_by_side(visitor: Visitor, lab: Lab) -> None:
+    NodePool.objects.filter(name="cgpu").update(auto_scaling={"enable": True, "min_instances": 1, "max_instances": 9})
+    placed = {POOL: "cgpu"}
+    show(lab.cluster, [a_node("a", "cgpu", labels=placed), a_node("b", "cgpu", labels=placed, ready=False)])
+    wanted = {"target_mode": "share", "target_policy": "binpack", "holders": "wait", "reason": "why"}
+    visitor(Role.OPERATOR).post("/c/lab/node-pools/cgpu/change-mode/", wanted)
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?q=cgpu").content.decode())
+    assert "1 / 1 auto, 1 to 9" in page.text
+    assert f"held by change #{ModeChange.objects.get().pk} to share" in page.text
+
+
+def test_a_pool_of_two_hundred_nodes_is_paged(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node(f"n-{number:03}", "cgpu", labels={POOL: "cgpu"}) for number in range(200)])
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/cgpu/").content.decode())
+    assert "200 nodes" in page.text
+    assert "1–50 of 200" in page.text
+    assert len([each for each in page.all("tr") if each.get("id", "").startswith("n-")]) == 50
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/cgpu/?page=4").content.decode())
+    assert "n-199" in page.text
+
+
+def test_what_is_to_know_of_a_pool_stands_on_its_page(visitor: Visitor, lab: Lab) -> None:
+    a_pool(lab.cluster, "second", mode="cgpu", policy="binpack")
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/second/").content.decode())
+    assert "cgpu wants the same labels on nodes as second" in page.text

@@ -13,11 +13,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
+from gpupools.domain.cgpupolicy import POLICIES
 from gpupools.domain.modes import Component
 from gpupools.domain.requests import Kind
 from gpupools.errors import Missing, Unreachable
 from gpupools.models import Cluster, OperationRequest, Role
-from gpupools.services import componentguards, components, radii, requestrules
+from gpupools.services import componentguards, components, pooladvice, radii, requestrules
 from gpupools.services.components import ComponentRow
 from gpupools.services.radii import Radius
 from gpupools.web.door import actor_of, cluster_of, page
@@ -71,7 +72,14 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     """Show the components of a cluster."""
     here = cluster_of(request, cluster)
     rows = components.overview(here)
-    return show(request, "components.html", {"nav": "components", "rows": rows, "foreign": components.foreign()})
+    context = {
+        "nav": "components",
+        "rows": rows,
+        "foreign": components.foreign(),
+        "cgpu_policy": pooladvice.cgpu_policy(here),
+        "compute_policies": POLICIES,
+    }
+    return show(request, "components.html", context)
 
 
 def row_of(cluster: Cluster, name: str) -> ComponentRow:

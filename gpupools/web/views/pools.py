@@ -20,12 +20,11 @@ from gpupools.services import diagnosing, nodes, pooladvice
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm
-from gpupools.web.lines import Fresh, PoolLine, heads, in_order, node_lines, pool_lines
+from gpupools.web.lines import CGPU_MODES, Fresh, PoolLine, heads, in_order, node_lines, pool_lines
 from gpupools.web.paging import page_of
 from gpupools.web.shell import show
 
 NODES_PER_PAGE = 50
-CGPU_MODES = (Mode.CGPU, Mode.CORE_MEM)
 POLICY_TEXTS = {
     PlacementPolicy.BINPACK.value: gettext_lazy("Fill one card before the next. Leaves whole cards free."),
     PlacementPolicy.SPREAD.value: gettext_lazy("Fill all cards evenly. One broken card hits fewer pods."),
