@@ -243,11 +243,11 @@ def polls_do_not_overlap(**_: object) -> list[CheckMessage]:
 
 
 def two_people_decide(**_: object) -> list[CheckMessage]:
-    """W007: whoever asks for a mode change may also approve it."""
+    """W007: whoever asks for a mode change or another operation may also approve it."""
     if settings.GPUPOOLS_ALLOW_SELF_APPROVAL:
         return [
             Warning(
-                "People may approve their own mode changes.",
+                "People may approve their own mode changes and requests.",
                 hint="Set GPUPOOLS_ALLOW_SELF_APPROVAL=false as soon as there is a second administrator.",
                 id="gpupools.W007",
             )

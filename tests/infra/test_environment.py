@@ -63,6 +63,37 @@ def test_a_list_drops_blanks_and_empty_entries(monkeypatch: pytest.MonkeyPatch):
     assert environment.envlist(NAME, ()) == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ("", ("size-0", "delete")),
+        ("  ", ("size-0", "delete")),
+        ("none", ()),
+        ("delete", ("delete",)),
+        ("delete , size-0,", ("size-0", "delete")),
+        ("delete,delete", ("delete",)),
+    ],
+)
+def test_a_list_of_known_words_is_off_only_by_the_word_none(
+    monkeypatch: pytest.MonkeyPatch, found: str, words: tuple[str, ...]
+):
+    monkeypatch.setenv(NAME, found)
+    assert environment.envwords(NAME, ("size-0", "delete"), choices=("size-0", "delete")) == words
+
+
+@pytest.mark.parametrize(
+    ("found", "bad"), [("size0", "size0"), ("delete,none", "none"), ("delete;size-0", "delete;size-0")]
+)
+def test_a_word_that_nobody_knows_is_refused_with_those_that_are_known(
+    monkeypatch: pytest.MonkeyPatch, found: str, bad: str
+):
+    monkeypatch.setenv(NAME, found)
+    with pytest.raises(
+        ImproperlyConfigured, match=f"{NAME}: found '{bad}'; allowed is none, or a list out of size-0, delete"
+    ):
+        environment.envwords(NAME, ("size-0",), choices=("size-0", "delete"))
+
+
 @pytest.mark.parametrize("found", ["console.example.com", "https://", "ftp://a", "https://a/path"])
 def test_an_origin_without_scheme_or_host_or_with_a_path_is_refused(monkeypatch: pytest.MonkeyPatch, found: str):
     monkeypatch.setenv(NAME, found)

@@ -19,7 +19,7 @@ MODULES = sorted(
     if "migrations" not in path.parts and path.stat().st_size
 )
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-VARIABLE = re.compile(r'env(?:str|bool|int|list|origins|path|zone|secret|redis|database)\(\s*"([A-Z_]+)"')
+VARIABLE = re.compile(r'env(?:str|bool|int|list|words|origins|path|zone|secret|redis|database)\(\s*"([A-Z_]+)"')
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -71,7 +71,7 @@ def test_notices_are_chosen_by_each_person(visitor: Visitor, lab: Lab) -> None:
 
 def test_every_page_says_that_people_may_approve_their_own_changes(visitor: Visitor, lab: Lab) -> None:
     browser = visitor(Role.VIEWER)
-    said = "People may approve their own mode changes on this console"
+    said = "People may approve their own mode changes and requests on this console"
     assert said not in Page(browser.get("/clusters/").content.decode()).text
     with override_settings(GPUPOOLS_ALLOW_SELF_APPROVAL=True):
         for address in ("/clusters/", "/approvals/", "/c/lab/dashboard/"):
