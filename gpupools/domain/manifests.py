@@ -93,11 +93,42 @@ def parse(text: str, *, max_bytes: int, default_namespace: str = "default") -> M
         _mapping(pod, "spec", path)
         parallelism = _count(spec, "parallelism", 1)
         completions = _count(spec, "completions", parallelism)
+    _check_shape(raw.get("metadata"), _METADATA, "metadata")
+    _check_shape(pod, _POD, path.removesuffix("."))
     containers = pod["spec"].get("containers")
     if not isinstance(containers, list) or not containers:
         raise _wrong(f"{path}spec.containers", "A pod needs at least one container.", containers, "a list")
     ask = _ask(pod, path, namespace=namespace, name=name)
     return Manifest(kind, namespace, name, raw, ask, parallelism, completions, text)
+
+
+# Where rules look inside: a dict stands for a mapping with these fields, a list for a list of what it holds.
+_METADATA: dict[str, Any] = {"labels": {}, "annotations": {}}
+_CONTAINER: dict[str, Any] = {
+    "env": [{}],
+    "ports": [{}],
+    "resources": {"limits": {}, "requests": {}},
+    "securityContext": {"capabilities": {}},
+}
+_POD: dict[str, Any] = {
+    "metadata": _METADATA,
+    "spec": {"initContainers": [_CONTAINER], "containers": [_CONTAINER], "securityContext": {}, "volumes": [{}]},
+}
+
+
+def _check_shape(value: object, shape: dict[str, Any] | list[Any], path: str) -> None:
+    """Refuse what is no mapping, or no list, where Kubernetes has one; what is left out or null is neither."""
+    if isinstance(shape, list):
+        if not isinstance(value, list):
+            raise _wrong(path, f"'{path}' is not a list.", value, "a list")
+        for position, item in enumerate(value):
+            _check_shape(item, shape[0], f"{path}[{position}]")
+        return
+    if not isinstance(value, dict):
+        raise _wrong(path, f"'{path}' is not a mapping.", value, "a mapping")
+    for key, inner in shape.items():
+        if value.get(key) is not None:
+            _check_shape(value[key], inner, f"{path}.{key}" if path else key)
 
 
 def _ask(pod: Mapping[str, Any], path: str, *, namespace: str, name: str) -> Ask:

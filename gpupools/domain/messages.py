@@ -178,7 +178,7 @@ def _preemption(said: str) -> tuple[int, int, str]:
     """Return the nodes without victims, those where preemption does not help, and whatever else is said."""
     head = _HEAD.fullmatch(said)
     if head is None:
-        return 0, 0, said.removesuffix(".")
+        return 0, 0, said.rstrip(".")
     missing = not_helpful = 0
     others = []
     for part in _NEXT_REASON.split(head["rest"].removesuffix(".")):

@@ -20,6 +20,7 @@ _DECIMAL = {
     "": Fraction(1),
     **{letter: Fraction(1000**power) for power, letter in enumerate("kMGTPE", start=1)},
 }
+_POWERS = {suffix: f"e{power}" if power else "" for power, suffix in zip(range(-9, 19, 3), _DECIMAL, strict=True)}
 # A three-digit exponent is far beyond what the API server keeps (2**63), and a longer one would eat memory.
 _FORM = re.compile(
     r"(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<power>[+-]?[0-9]{1,2}))?"
@@ -116,7 +117,7 @@ def format_quantity(resource: str, value: int) -> str:
 
 
 def canonical(value: str | int | float) -> str:
-    """Write a quantity as the API server repeats it: 0.5 becomes ``500m``, 1000 ``1k``, 0.5Gi ``512Mi``."""
+    """Write a quantity as the API server repeats it: 0.5 is ``500m``, 1000 ``1k``, 1024Ki ``1Mi``, 1e4 ``10e3``."""
     text = quantity_text(value)
     exact = exact_quantity(text)
     if exact == 0:
@@ -126,9 +127,10 @@ def canonical(value: str | int | float) -> str:
             if exact.numerator % factor == 0:
                 return f"{exact.numerator // factor}{suffix}"
         return str(exact.numerator)
+    by_power = text[-1:].isdigit() and "e" in text.lower()
     for suffix, unit in reversed(_DECIMAL.items()):
         count = exact / unit
         if count.denominator == 1:
-            return f"{count.numerator}{suffix}"
+            return f"{count.numerator}{_POWERS[suffix] if by_power else suffix}"
     nanos = exact * 10**9
-    return f"{-(-nanos.numerator // nanos.denominator)}n"
+    return f"{-(-nanos.numerator // nanos.denominator)}{'e-9' if by_power else 'n'}"

@@ -59,7 +59,7 @@ def _canonical(text: str) -> str:
                 break
             number, suffix = number // 1024, name
         return f"{number}{suffix}"
-    if any(letter in text for letter in "eE") and not text.endswith("E"):
+    if text[-1:].isdigit() and "e" in text.lower():
         return _scaled(exact, ((f"e{power}" if power else "", power) for _, power in _DECIMAL_STEPS))
     return _scaled(exact, _DECIMAL_STEPS)
 
