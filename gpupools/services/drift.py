@@ -74,7 +74,7 @@ def drifted(pool: NodePool, nodes: Iterable[GpuNode]) -> list[Drift]:
 def _of_node(node: GpuNode, labels: Mapping[str, str], taints: Iterable[Taint]) -> Iterator[Drift]:
     for key, wanted in labels.items():
         found = node.labels.get(key)
-        if found != wanted and not _says_the_same(node, key, wanted, found):
+        if found != wanted and not says_the_same(node, key, wanted, found):
             # Of a label that was taken off nobody is recorded.
             yield Drift(node.name, key, wanted, found or "", *(node.owners.get(key, ("", "")) if found else ("", "")))
     for taint in taints:
@@ -84,9 +84,12 @@ def _of_node(node: GpuNode, labels: Mapping[str, str], taints: Iterable[Taint]) 
             yield Drift(node.name, f"taint {taint.key}", _text(taint), _text(other) if other else "", *by)
 
 
-def _says_the_same(node: GpuNode, key: str, wanted: str, found: str | None) -> bool:
-    # Without the label a node that reports whole cards is exclusive all the same, and without a card choice
-    # ACK packs.
+def says_the_same(node: GpuNode, key: str, wanted: str, found: str | None) -> bool:
+    """Tell whether a label that is not there means what is wanted.
+
+    Without the mode's label a node that reports whole cards is exclusive all the same, and without a card choice ACK
+    packs.
+    """
     if key == MODE_LABEL:
         return found is None and wanted == "default" and node.allocatable.get(EXCLUSIVE_GPU, 0) > 0
     return key == PLACEMENT_LABEL and found is None and wanted == PlacementPolicy.BINPACK.value

@@ -21,6 +21,7 @@ from gpupools.errors import Conflict
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
 from gpupools.services import pushes
 from gpupools.services.changefacts import Seen, is_member, node_changes
+from gpupools.services.drift import says_the_same
 from gpupools.services.gateways import Kubernetes, PoolProvider
 
 LOOK_AGAIN_SECONDS: Final = 2.0
@@ -143,7 +144,11 @@ class Site:
 
     def due(self, node: GpuNode) -> list[plans.LabelChange]:
         """Return the mode's labels that are still to be written to a node."""
-        if not self.step.is_rollback or self.is_ack:
+        if self.is_ack:
+            # A node gets what its pool says, and a pool may leave out what ACK takes for granted.
+            changes = node_changes(self.pool, node, self.mode, self.policy)
+            return [each for each in changes if each.old or not says_the_same(node, each.key, each.new, None)]
+        if not self.step.is_rollback:
             return node_changes(self.pool, node, self.mode, self.policy)
         changed: list[dict[str, Any]] = self.change.diff["nodes"]
         rows: list[dict[str, str]] = next((each["labels"] for each in changed if each["node"] == node.name), [])
