@@ -1,0 +1,70 @@
+"""A worker as a process of its own, made to be killed: it says what it is about to do and waits for the word.
+
+Run as ``python -m tests.services.mortal`` on the database and broker of the environment. It forks one worker after the
+other, each at a line of its standard input, since starting Python anew takes seconds. Who kills them is killing.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import django
+
+django.setup()
+
+from django.utils import timezone  # noqa: E402
+
+from gpupools.models import Push  # noqa: E402
+from gpupools.services import pushes, pushing  # noqa: E402
+
+PAUSE_SECONDS = 0.02
+_settle = pushes._settle
+# Read without a buffer: parent and child share it.
+_words = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
+
+
+def say(what: str, **facts: object) -> None:
+    """Tell what happens, as one line."""
+    os.write(1, json.dumps({"what": what, **facts}).encode() + b"\n")
+
+
+def say_and_wait(what: str, detail: str = "") -> None:
+    """Tell what is about to happen, and do nothing before there is word."""
+    say(what, detail=detail)
+    if not _words.readline():
+        os._exit(0)
+
+
+def settle(push: Push, outcome: pushes.Outcome) -> None:
+    """Store an outcome as the product does; right before and right after it is a good time to die."""
+    say_and_wait("settling", outcome.detail)
+    _settle(push, outcome)
+    say_and_wait("settled", outcome.detail)
+
+
+def work() -> None:
+    """Carry out what is due, as a worker does; pauses between two looks at a cluster are cut short."""
+    say("born", pid=os.getpid())
+    pushes._settle = settle
+    while True:
+        queued = Push.objects.filter(state=Push.State.QUEUED)
+        queued.filter(lease_until=None).update(due_at=timezone.now())
+        if not pushing.run_due() and not queued.exists():
+            say_and_wait("idle")
+        time.sleep(PAUSE_SECONDS)
+
+
+def main() -> None:
+    """Fork a worker at each line, and tell of its end."""
+    while _words.readline():
+        pid = os.fork()
+        if pid == 0:
+            work()
+        _, status = os.waitpid(pid, 0)
+        say("ended", code=os.waitstatus_to_exitcode(status))
+
+
+if __name__ == "__main__":
+    main()
