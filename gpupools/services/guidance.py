@@ -37,11 +37,13 @@ class Advice:
 class Guidance:
     """Where a change stands that does not go well. Empty ``headline``: nothing is wrong.
 
-    ``done`` and ``left``: the nodes of the step at which it stopped; ``since``: for how long it has been so.
+    ``done`` and ``left``: the nodes of the step at which it stopped; ``since``: for how long it has been so;
+    ``is_way_back``: it stopped while it was rolled back.
     """
 
     headline: str = ""
     is_bad: bool = False
+    is_way_back: bool = False
     since: datetime | None = None
     done: tuple[str, ...] = ()
     left: tuple[str, ...] = ()
@@ -76,7 +78,7 @@ def _at(steps: Sequence[ChangeStep], step: ChangeStep, said: str) -> str:
 def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
     step = next((each for each in reversed(steps) if each.state == ChangeStep.State.FAILED), None)
     if step is None:
-        return Guidance("It failed", True, change.finished_at, held=held)
+        return Guidance("It failed", True, since=change.finished_at, held=held)
     code = step.learned.get("code", "")
     found = []
     if code in _RIGHTS:
@@ -91,11 +93,16 @@ def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
         found.append(_free_the_nodes(change))
     left = _nodes(step, "left")
     rest = f" on {listed(left)}" if left and _nodes(step, "done") else ""
-    found.append(Advice("retry", f"Try again goes on with this step and does only what is missing{rest}."))
-    found.append(Advice("roll-back", "Rolling back brings the nodes back to where the change found them."))
+    if step.is_rollback:
+        found.append(Advice("roll-back", "Rolling back once more goes on with the way back; what is back stays so."))
+        found.append(Advice("retry", "Going forward takes up the change itself again; each step looks what is due."))
+    else:
+        found.append(Advice("retry", f"Try again goes on with this step and does only what is missing{rest}."))
+        found.append(Advice("roll-back", "Rolling back brings the nodes back to where the change found them."))
     if held.is_returnable:
         found.append(Advice("give-up", "Giving it up uncordons and leaves everything else as it is now."))
-    return Guidance(_at(steps, step, "Stopped"), True, step.finished_at, _nodes(step, "done"), left, held, tuple(found))
+    headline, done = _at(steps, step, "Stopped"), _nodes(step, "done")
+    return Guidance(headline, True, step.is_rollback, step.finished_at, done, left, held, tuple(found))
 
 
 def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
@@ -105,7 +112,7 @@ def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
         wait = Advice("go-on", "Nothing happens until somebody lets it go on, rolls it back or gives it up.")
         headline = _at(steps, step, "Paused") if step else "Paused"
         done, left = (_nodes(step, "done"), _nodes(step, "left")) if step else ((), ())
-        return Guidance(headline, False, step.waiting_since if step else None, done, left, held, (wait,))
+        return Guidance(headline, False, False, step.waiting_since if step else None, done, left, held, (wait,))
     evicts = change.holders == ModeChange.Holders.EVICT
     fate = "evicts them like the others" if evicts else "waits for them like for the others"
     found = (
@@ -114,7 +121,7 @@ def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     )
     count = "1 pod holds" if len(newcomers) == 1 else f"{len(newcomers)} pods hold"
     headline = f"Paused: {count} cards that nobody had seen at the request: {listed(newcomers)}"
-    return Guidance(headline, False, step.waiting_since, _nodes(step, "done"), _nodes(step, "left"), held, found)
+    return Guidance(headline, False, False, step.waiting_since, _nodes(step, "done"), _nodes(step, "left"), held, found)
 
 
 def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
@@ -125,14 +132,14 @@ def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Gui
     if step.learned.get("code"):
         headline = _at(steps, step, "The cluster does not do its part")
         wait = Advice("wait-for-cluster", "It is tried again by itself for some minutes; nothing is done twice.")
-        return Guidance(headline, True, since, _nodes(step, "done"), _nodes(step, "left"), held, (wait,))
+        return Guidance(headline, True, False, since, _nodes(step, "done"), _nodes(step, "left"), held, (wait,))
     is_stuck = step.kind == routes.DRAIN and step.detail and timezone.now() - since >= STUCK
     if not (is_stuck or (step.kind == routes.DRAIN and step.learned.get("refused"))):
         return Guidance(held=held)
     headline = _at(steps, step, "Pods still hold cards")
     pause = Advice("pause", "Or pause it: the nodes stay cordoned until it goes on or is given up.")
     found = (_free_the_nodes(change, bool(step.learned.get("refused"))), pause)
-    return Guidance(headline, False, since, _nodes(step, "done"), _nodes(step, "left"), held, found)
+    return Guidance(headline, False, False, since, _nodes(step, "done"), _nodes(step, "left"), held, found)
 
 
 def _free_the_nodes(change: ModeChange, by_budget: bool = False) -> Advice:
@@ -155,4 +162,6 @@ def _ended(change: ModeChange, held: Held) -> Guidance:
     if held.outside:
         message = "Machines in no pool are added by the page of the pool that they shall be in."
         found.append(Advice("add-machines", message))
-    return Guidance("It still holds something of the cluster", True, change.finished_at, held=held, advice=tuple(found))
+    return Guidance(
+        "It still holds something of the cluster", True, since=change.finished_at, held=held, advice=tuple(found)
+    )
