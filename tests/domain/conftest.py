@@ -5,7 +5,10 @@ The rules know no Django, browser or event loop, so their tests do without the f
 
 from __future__ import annotations
 
+import gc
 import inspect
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 from hypothesis import settings
@@ -14,8 +17,19 @@ settings.register_profile("domain", derandomize=True, database=None, max_example
 settings.load_profile("domain")
 
 
+def pytest_sessionstart() -> None:
+    """Let what plugins have loaded stay: to look through it again and again takes half of the collection."""
+    gc.freeze()
+
+
+@cache
+def named_by(function: Callable[..., object]) -> frozenset[str]:
+    """Return the names of a test's arguments."""
+    return frozenset(inspect.signature(function).parameters)
+
+
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave a test the fixtures that it names itself: those of plugins take longer than most of these tests."""
     if isinstance(item, pytest.Function):
-        named = inspect.signature(item.function).parameters
+        named = named_by(item.function)
         item.fixturenames[:] = [name for name in item.fixturenames if name in named]

@@ -26,6 +26,6 @@ class Picks:
         return [make(self) for _ in range(self.between(least, most))]
 
 
-def cases(make, *, size=600):
+def cases(make, *, size=480):
     """A strategy of what ``make`` makes of picks; ``size`` is the most bytes that it may read."""
     return st.binary(min_size=size, max_size=size).map(lambda source: make(Picks(source)))

@@ -97,7 +97,7 @@ def a_cluster(picks):
     return nodes, pods
 
 
-@given(cases(a_cluster))
+@given(cases(a_cluster, size=128))
 def test_figures_are_the_sums_of_their_parts_on_every_level(cluster):
     folds = fold_all(*cluster)
     summed = totals(folds.values()).all

@@ -50,14 +50,14 @@ NODES = st.sampled_from(
 )
 
 
-@given(NODES, cases(some_pods))
+@given(NODES, cases(some_pods, size=200))
 def test_the_fold_does_not_depend_on_the_order_of_pods(node, pods):
     expected = fold(node, pods)
     for other in (pods[::-1], pods[1::2] + pods[::2], pods[2:] + pods[:2]):
         assert fold(node, other) == expected
 
 
-@given(NODES, cases(some_pods))
+@given(NODES, cases(some_pods, size=200))
 def test_sums_agree_on_every_level(node, pods):
     allocation = fold(node, pods)
     shared = allocation.memory_units > 0
@@ -84,7 +84,7 @@ def test_sums_agree_on_every_level(node, pods):
     assert {holding.uid for holding in allocation.holdings} <= bound
 
 
-@given(cases(some_pods))
+@given(cases(some_pods, size=200))
 def test_totals_are_the_sums_of_the_nodes(pods):
     nodes = [a_node("n1", cards=3), a_node("n2", mode="core_mem", cards=2)]
     allocations = fold_all(nodes, pods)

@@ -49,7 +49,7 @@ def an_event(picks):
             return again, None
 
 
-EVENTS = cases(lambda picks: picks.several(4, 25, an_event))
+EVENTS = cases(lambda picks: picks.several(4, 25, an_event), size=240)
 
 
 def play(ledger, events):

@@ -144,7 +144,7 @@ def test_the_second_pod_of_a_job_misses_the_port_that_the_first_took():
 # -- A fleet answers as a fresh preview does
 
 
-@given(cases(some_nodes), st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 10])), max_size=8))
+@given(cases(some_nodes, size=64), st.lists(st.tuples(st.integers(1, 6), st.sampled_from([0, 0, 10])), max_size=8))
 def test_a_fleet_answers_what_a_preview_of_its_states_answers(nodes, asked):
     fleet = Fleet(states_of(nodes))
     for number, (mem, core) in enumerate(asked):

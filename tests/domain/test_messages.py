@@ -182,7 +182,7 @@ def test_every_sentence_has_a_code(sentence, code):
     assert found.reasons[1] == Reason(2, code, sentence)
 
 
-@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 12))
+@given(cases(some_nodes, size=64), st.integers(1, 3), st.integers(1, 12))
 def test_what_is_written_is_read_back(nodes, count, each):
     seen = preview(an_ask(mem=count * each, labels={"aliyun.com/gpu-count": str(count)}), states_of(nodes))
     if seen.chosen is not None:

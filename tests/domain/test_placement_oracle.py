@@ -50,7 +50,7 @@ def states_of(nodes):
     return node_states(made, pods)
 
 
-@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 6), st.sampled_from([0, 0, 10, 40]))
+@given(cases(some_nodes, size=64), st.integers(1, 3), st.integers(1, 6), st.sampled_from([0, 0, 10, 40]))
 def test_the_choice_the_ties_and_the_words_agree_with_the_oracle(nodes, count, each, core):
     count = 1 if core else count  # ACK gives compute on one card only
     labels = {"aliyun.com/gpu-count": str(count)} if count > 1 else {}

@@ -197,7 +197,7 @@ def test_no_more_values_are_tried_than_help():
     assert len(options(an_ask(mem=4), *tainted)) == 8
 
 
-@given(cases(some_nodes), st.integers(1, 3), st.integers(1, 12))
+@given(cases(some_nodes, size=64), st.integers(1, 3), st.integers(1, 12))
 def test_the_smaller_ask_fits_and_one_unit_more_does_not(nodes, count, each):
     labels = {"aliyun.com/gpu-count": str(count)} if count > 1 else {}
     ask, states = an_ask(mem=count * each, labels=labels), states_of(nodes)
