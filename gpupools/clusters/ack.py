@@ -122,7 +122,7 @@ class AckClient:
         if there is None:
             raise Refused(f"ACK has no node pool {pool_id}.", code="not-found", status=404)
         if there.op_id == op_id:
-            return Started(pool_id, self._running_task() if there.state in _BUSY else "")
+            return Started(pool_id, self._running_task(pool_id=pool_id) if there.state in _BUSY else "")
         request = models.ModifyClusterNodePoolRequest(
             nodepool_info=models.ModifyClusterNodePoolRequestNodepoolInfo(name=spec.name),
             scaling_group=group_change(there, spec),
@@ -142,7 +142,7 @@ class AckClient:
         if there is None:
             return Started(pool_id)
         if there.state == "deleting":
-            return Started(pool_id, self._running_task())
+            return Started(pool_id, self._running_task(pool_id=pool_id))
         request = models.DeleteClusterNodepoolRequest(force=force)
         call = self._client.delete_cluster_nodepool_with_options
         answer = self._unless_missing(lambda: self._call(call, self._cluster_id, pool_id, request))
@@ -164,11 +164,12 @@ class AckClient:
         there = self.pool(pool_id)
         if there is None:
             raise Refused(f"ACK has no node pool {pool_id}.", code="not-found", status=404)
-        due = [each for each in instance_ids if each in self.instances(pool_id)]
+        members = self.instances(pool_id)
+        due = [each for each in instance_ids if each in members]
         if not due:
             return Started(pool_id)
         if there.state == "removing":
-            return Started(pool_id, self._running_task(("remove",)))
+            return Started(pool_id, self._running_task(("remove",), pool_id))
         request = models.RemoveNodePoolNodesRequest(instance_ids=due, drain_node=True, release_node=False)
         answer = self._call(self._client.remove_node_pool_nodes_with_options, self._cluster_id, pool_id, request)
         return Started(pool_id, answer.body.task_id or "")
@@ -178,7 +179,7 @@ class AckClient:
         there = self.instances(pool_id)
         due = [each for each in instance_ids if each not in there]
         if not due:
-            return Started(pool_id, self._running_task(("attach",)))
+            return Started(pool_id, self._running_task(("attach",), pool_id))
         request = models.AttachInstancesToNodePoolRequest(instances=due, format_disk=True, keep_instance_name=True)
         call = self._client.attach_instances_to_node_pool_with_options
         answer = self._call(call, self._cluster_id, pool_id, request)
@@ -318,15 +319,24 @@ class AckClient:
     def _addon(self, name: str) -> AddonFacts | None:
         return next((addon for addon in self.addons() if addon.name == name), None)
 
-    def _running_task(self, words: tuple[str, ...] = ("nodepool",)) -> str:
-        """Return the newest running task of a type with one of these words: the answer that named it was lost."""
+    def _running_task(self, words: tuple[str, ...] = ("nodepool",), pool_id: str = "") -> str:
+        """Return the newest running task of a type with one of these words: the answer that named it was lost.
+
+        With ``pool_id`` it is not one that ACK says to be about another pool.
+        """
         request = models.DescribeClusterTasksRequest(page_number=1, page_size=50)
         body = self._call(self._client.describe_cluster_tasks_with_options, self._cluster_id, request).body
         running = [
             task for task in body.tasks or () if task.state == "running" and _is_about(task.task_type or "", words)
         ]
-        newest = max(running, key=lambda task: task.created or "", default=None)
-        return "" if newest is None else newest.task_id or ""
+        newest_first = sorted((task for task in running if task.task_id), key=lambda t: t.created or "", reverse=True)
+        return next((task.task_id for task in newest_first if not self._is_elsewhere(task.task_id, pool_id)), "")
+
+    def _is_elsewhere(self, task_id: str, pool_id: str) -> bool:
+        call = self._client.describe_task_info_with_options
+        answer = self._unless_missing(lambda: self._call(call, task_id)) if pool_id else None
+        target = answer.body.target if answer else None
+        return bool(target and target.id and "nodepool" in (target.type or "").lower() and target.id != pool_id)
 
     def _unless_missing(self, call: Callable[[], _Answer]) -> _Answer | None:
         try:

@@ -64,13 +64,13 @@ def attach(site: Site) -> Result:
     if running := steps.running_task(site, "set the machines up", ATTACHMENT):
         return running
     there = site.provider.instances(site.home.pool_id)
-    outside = {name: machine for name, machine in machines.items() if machine not in there}
-    if outside and "task_id" not in site.step.learned:
-        pushes.hold(site.push)
-        started = site.provider.attach(site.home.pool_id, sorted(outside.values()))
-        site.learn(task_id=started.task_id)
-        return Waiting(f"ACK is setting {listed(sorted(outside))} up for {site.home.name}.", 1.0)
     unnamed = [name for name, machine in machines.items() if not there.get(machine)]
+    if unnamed and "task_id" not in site.step.learned:
+        pushes.hold(site.push)
+        # Also where all are on their way: the answer that named the task may have been lost.
+        started = site.provider.attach(site.home.pool_id, sorted(machines[name] for name in unnamed))
+        site.learn(task_id=started.task_id)
+        return Waiting(f"ACK is setting {listed(sorted(unnamed))} up for {site.home.name}.", 1.0)
     if unnamed:
         missing = f"{listed(sorted(unnamed))} did not join {site.home.name}"
         steps.check_task_known(site, missing)

@@ -171,6 +171,33 @@ def test_a_modify_that_has_landed_is_not_sent_again_and_finds_its_lost_task(
     assert sent(api, "PUT") == []
 
 
+def test_a_lost_task_is_never_that_of_another_pool(api: ScriptedServer, ack: AckClient) -> None:
+    api.handlers["GET", f"{POOLS}/np1"] = says(pool(state="removing"))
+    api.handlers["GET", "/clusters/c1/nodes"] = says({"nodes": [{"instance_id": "i-1"}], "page": {"total_count": 1}})
+    tasks = [
+        {"task_id": f"T-{day}", "task_type": "nodepool_remove_nodes", "state": "running", "created": f"2026-01-0{day}"}
+        for day in (1, 2, 3)
+    ]
+    api.handlers["GET", "/clusters/c1/tasks"] = says({"tasks": tasks})
+    for number, target in ((1, "np1"), (2, "np1"), (3, "np2")):
+        about = {"id": target, "type": "nodepool"}
+        api.handlers["GET", f"/tasks/T-{number}"] = says(
+            {"task_id": f"T-{number}", "state": "running", "target": about}
+        )
+    assert ack.remove("np1", ["i-1"]).task_id == "T-2"
+    assert sent(api, "DELETE") == []
+
+
+def test_the_machines_of_a_pool_are_listed_once_however_many_leave_it(api: ScriptedServer, ack: AckClient) -> None:
+    machines = [f"i-{number}" for number in range(5)]
+    nodes = [{"instance_id": machine} for machine in machines]
+    api.handlers["GET", f"{POOLS}/np1"] = says(pool())
+    api.handlers["GET", "/clusters/c1/nodes"] = says({"nodes": nodes, "page": {"total_count": 5}})
+    api.handlers["DELETE", f"{POOLS}/np1/nodes"] = says({"task_id": "T-1"})
+    assert ack.remove("np1", [*machines, "i-gone"]).task_id == "T-1"
+    assert [path for _, path, _, _ in api.requests].count("/clusters/c1/nodes") == 1
+
+
 def test_a_delete_may_be_repeated(api: ScriptedServer, ack: AckClient) -> None:
     api.handlers["GET", f"{POOLS}/np1"] = says(pool())
     api.handlers["DELETE", f"{POOLS}/np1"] = says({"task_id": "T-3"})
