@@ -202,6 +202,8 @@ def test_what_moved_is_told_before_anybody_decides(visitor: Visitor, vision: Nod
     page = read(browser.get(f"/requests/{request.pk}/"))
     assert "Something moved since the request" in page.text
     assert "Node m2 left the pool." in page.text
+    assert page.all("button", value="reject")
+    assert not page.all("button", value="approve"), "it could only lapse"
     refused = decide(browser, request, "approve", reason="Agreed.")
     assert refused.status_code == 400
     assert "Lapsed: something moved" in read(refused).text
@@ -213,6 +215,7 @@ def test_while_the_cluster_is_silent_the_page_says_that_nobody_can_tell(visitor:
     Cluster.objects.update(state="unreachable")
     page = read(visitor(Role.ADMIN).get(f"/requests/{request.pk}/"))
     assert "The cluster does not say how it is now" in page.text
+    assert not page.all("button", value="approve")
     assert "default/train" in page.text, "who was hit at the request is still there"
 
 
