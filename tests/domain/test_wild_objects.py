@@ -141,7 +141,7 @@ def reads_back(found, nodes):
     assert back.preemption or back.victims_missing + back.not_helpful == nodes
 
 
-@given(cases(a_cluster, size=900))
+@given(cases(a_cluster, size=400))
 def test_any_object_is_refused_by_field_or_answered_in_sums_that_agree(cluster):
     raw_nodes, raw_pods, asking = cluster
     nodes, pods = list(readable("Node", raw_nodes)), list(readable("Pod", raw_pods))
