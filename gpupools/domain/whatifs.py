@@ -5,7 +5,7 @@ Nothing is promised that the engine did not confirm. It changes no cluster and k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -68,12 +68,18 @@ class Help(msgspec.Struct, frozen=True):
 
 
 def what_would_help(
-    ask: Ask, states: Sequence[NodeState], found: Preview | None = None, *, daemons: Iterable[Pod] = ()
+    ask: Ask,
+    states: Sequence[NodeState],
+    found: Preview | None = None,
+    *,
+    daemons: Iterable[Pod] = (),
+    namespaces: Collection[str] | None = None,
 ) -> Help:
     """Try the changes that could make an ask fit; nothing for one that fits, or that no node is asked about.
 
     ``found`` is the ask's own preview on these states, where the caller has it. ``daemons`` are pods among which those
-    of DaemonSets are: a new node carries some of them before it takes anything else.
+    of DaemonSets are: a new node carries some of them before it takes anything else. They are named where they are of
+    ``namespaces`` (None: all), and count wherever they are.
     """
     found = found or preview(ask, states)
     if found.chosen is not None or found.problems or found.prefilter or not states:
@@ -85,7 +91,7 @@ def what_would_help(
         *_tolerating(ask, states, found),
         *_selecting(ask, states),
         *_other_modes(ask, states),
-        *_one_more_node(ask, states, daemons),
+        *_one_more_node(ask, states, daemons, namespaces),
     )
     return Help(largest, tries)
 
@@ -332,21 +338,23 @@ def _with_limits(ask: Ask, limits: dict[str, int]) -> Ask:
 # -- One more node
 
 
-def _one_more_node(ask: Ask, states: Sequence[NodeState], daemons: Iterable[Pod]) -> Iterator[WhatIf]:
+def _one_more_node(
+    ask: Ask, states: Sequence[NodeState], daemons: Iterable[Pod], namespaces: Collection[str] | None
+) -> Iterator[WhatIf]:
     """A node like those of a pool, with the DaemonSet pods that it would carry; the sentence says what was assumed."""
     for more in new_nodes(states, daemons):
         seen = preview(ask, [more.state])
         if seen.chosen is not None:
-            yield WhatIf("node", _assumed(more), more.state.node.name, seen.cards, value=more.pool)
+            yield WhatIf("node", _assumed(more, namespaces), more.state.node.name, seen.cards, value=more.pool)
 
 
-def _assumed(more: NewNode) -> str:
+def _assumed(more: NewNode, namespaces: Collection[str] | None) -> str:
+    made = f"One more node of pool {more.pool} would take it, if made as {more.pattern} is"
     count = len(more.daemons)
-    carried = f" with {count} DaemonSet pod{'' if count == 1 else 's'} ({_listed(more.daemons)})" if count else ""
-    none = "" if count else "; no DaemonSet pods are known that it would carry"
-    return f"One more node of pool {more.pool} would take it, if made as {more.pattern} is{carried}{none}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = [name.partition("/")[2] for name in names[:MOST_NAMED]]
-    return ", ".join([*shown, f"{len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else shown)
+    if not count:
+        return f"{made}; no DaemonSet pods are known that it would carry."
+    split = [name.partition("/") for name in more.daemons]
+    seen = [name for namespace, _, name in split if namespaces is None or namespace in namespaces][:MOST_NAMED]
+    rest = [f"{count - len(seen)} more"] if len(seen) < count else []
+    named = f" ({', '.join([*seen, *rest])})" if seen else ""
+    return f"{made} with {count} DaemonSet pod{'' if count == 1 else 's'}{named}."

@@ -146,7 +146,7 @@ def check(actor: Actor, cluster: Cluster, yaml: str) -> Checked:
     findings = tuple(lint.lint(manifest, modes_present=_modes(picture)))
     if picture is None:
         return Checked(manifest, findings, None, (), None, unknown)
-    return _previewed(manifest, findings, picture)
+    return _previewed(manifest, findings, picture, actor.namespaces(cluster))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,9 @@ def _modes(picture: Picture | None) -> frozenset[Mode] | None:
     return frozenset(mode for node in picture.nodes if node.is_gpu and (mode := node.declared) is not None)
 
 
-def _previewed(manifest: Manifest, findings: tuple[Finding, ...], picture: Picture) -> Checked:
+def _previewed(
+    manifest: Manifest, findings: tuple[Finding, ...], picture: Picture, namespaces: frozenset[str] | None
+) -> Checked:
     """Place the pods one after the other, and try out what would help the first that does not fit."""
     ask, states = manifest.ask, placement.node_states(picture.nodes, picture.pods)
     count = max(1, min(manifest.parallelism, manifest.completions, MOST_PREVIEWED))
@@ -200,7 +202,8 @@ def _previewed(manifest: Manifest, findings: tuple[Finding, ...], picture: Pictu
         for each in previews[:unfit]:
             fleet.take(each.chosen or "", ask, each.cards)
         taken = list(fleet.states)
-        found = whatifs.what_would_help(ask, taken, previews[unfit], daemons=picture.pods)
+        unfitted = previews[unfit]
+        found = whatifs.what_would_help(ask, taken, unfitted, daemons=picture.pods, namespaces=namespaces)
     others = placement.card_alternatives(ask, states, previews[0])
     return Checked(manifest, findings, previews[0], tuple(previews), picture.taken_at, "", found, others)
 

@@ -78,7 +78,7 @@ def look(actor: Actor, cluster: Cluster, namespace: str, name: str) -> Waiting |
     pod = next((each for each in pods if (each.namespace, each.name) == (namespace, name)), None)
     if picture is None or pod is None:
         raise Missing(f"Cluster {cluster.name} has no pod {namespace}/{name} now.", code="no-such-pod")
-    return of(pod, picture)
+    return of(pod, picture, namespaces=actor.namespaces(cluster))
 
 
 def waits(pod: Pod) -> bool:
@@ -86,8 +86,8 @@ def waits(pod: Pod) -> bool:
     return pod.phase == "Pending" and not pod.node and not pod.terminating
 
 
-def of(pod: Pod, picture: Picture) -> Waiting | None:
-    """Say why a pod of a picture waits for a node; None for one that does not."""
+def of(pod: Pod, picture: Picture, *, namespaces: frozenset[str] | None) -> Waiting | None:
+    """Say why a pod of a picture waits for a node; None for one that does not. Names are those of ``namespaces``."""
     if not waits(pod):
         return None
     states = placement.node_states(picture.nodes, picture.pods)
@@ -95,7 +95,7 @@ def of(pod: Pod, picture: Picture) -> Waiting | None:
     preview = placement.preview(pod.ask, states, mates=mates)
     found = NO_HELP
     if preview.chosen is None:
-        found = whatifs.what_would_help(pod.ask, states, preview, daemons=picture.pods)
+        found = whatifs.what_would_help(pod.ask, states, preview, daemons=picture.pods, namespaces=namespaces)
     said = _said(pod, picture)
     return Waiting(pod, said, preview, found, _agrees(said, preview), picture.taken_at)
 

@@ -38,8 +38,8 @@ def carried(*nodes, daemons):
     return {more.pool: more.daemons for more in new_nodes(node_states(nodes, daemons), daemons)}
 
 
-def sentence(ask, *nodes, pods):
-    found = what_would_help(ask, node_states(nodes, pods), daemons=pods)
+def sentence(ask, *nodes, pods, **fields):
+    found = what_would_help(ask, node_states(nodes, pods), daemons=pods, **fields)
     return next((each.sentence for each in found.options if each.code == "node"), None)
 
 
@@ -133,4 +133,19 @@ def test_the_sentence_says_what_was_assumed():
     many = [daemon(name) for name in "abcde"]
     assert sentence(an_ask(mem=4), pool_node(), pods=[*many, *full]) == (
         "One more node of pool np would take it, if made as n1 is with 5 DaemonSet pods (a, b, c, 2 more)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("namespaces", "carried_by"),
+    [
+        ({"team"}, "3 DaemonSet pods (mine, 2 more)"),
+        (set(), "3 DaemonSet pods"),
+        (None, "3 DaemonSet pods (a, b, mine)"),
+    ],
+)
+def test_daemons_of_other_namespaces_count_and_are_not_named(namespaces, carried_by):
+    pods = [daemon("a"), daemon("b"), daemon("mine", namespace="team"), *filled(15, 15, 15, 15)]
+    assert sentence(an_ask(mem=4), pool_node(), pods=pods, namespaces=namespaces) == (
+        f"One more node of pool np would take it, if made as n1 is with {carried_by}."
     )

@@ -136,3 +136,12 @@ def test_a_pod_that_is_not_there_is_missing_and_other_namespaces_are_closed(view
         waiting.look(viewer, lab, "default", "w")
     with pytest.raises(NotAllowed):
         waiting.look(an_actor(Role.VIEWER, lab, "vision"), lab, "default", "w")
+
+
+def test_daemons_of_namespaces_out_of_reach_are_not_named(lab: Cluster) -> None:
+    node = a_node(labels={"alibabacloud.com/nodepool-id": "np"})
+    secret = a_pod("d", namespace="payroll", owner_kind="DaemonSet", owner_name="secret")
+    narrow = an_actor(Role.VIEWER, lab, "default", name="narrow")
+    found = looked(narrow, lab, [node], [pending(mem=4), secret, *filled(15, 15, 15, 15)])
+    (option,) = [each for each in found.help.options if each.code == "node"]
+    assert option.sentence == "One more node of pool np would take it, if made as n1 is with 1 DaemonSet pod."
