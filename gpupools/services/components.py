@@ -143,6 +143,8 @@ def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = ""
     state = ComponentState.objects.filter(cluster=cluster, name=component).first()
     if state is not None and state.state == ComponentState.State.INSTALLED:
         raise Conflict(f"{component.value} is installed already.", code="installed", component=component.value)
+    if state is not None and state.state == ComponentState.State.DEGRADED:
+        _check_harms_nobody(cluster, component)
     push = pushes.enqueue(
         actor,
         kind=INSTALL,
@@ -154,6 +156,18 @@ def install(actor: Actor, cluster: Cluster, name: str, *, image_prefix: str = ""
     audit.record(actor, "component.install", named(cluster, component), cluster=cluster, image_prefix=image_prefix,
                  objects=[" ".join(filter(None, componentmanifests.identity(each))) for each in documents])  # fmt: skip
     return push
+
+
+def _check_harms_nobody(cluster: Cluster, component: Component) -> None:
+    """Refuse to apply anew, as an installation, what pods compute through: that is an upgrade, with its approval."""
+    if clients := componentguards.clients(cluster, component):
+        many = "1 pod computes" if len(clients) == 1 else f"{len(clients)} pods compute"
+        raise Conflict(
+            f"{component.value} runs in part and {many} through it. Upgrade it instead: its restart ends them, which "
+            "is approved there.",
+            code="kills-pods",
+            pods=list(clients),
+        )
 
 
 def uninstall(

@@ -13,6 +13,8 @@ from gpupools.services import componentpushes, components, pushes
 from gpupools.services.pushes import Handler
 from tests.services.asking import let
 from tests.services.builders import a_cluster, a_component, a_pool
+from tests.services.dangers import MPS, an_mps_node
+from tests.services.showing import show
 
 pytestmark = pytest.mark.django_db
 PREFIX = "registry.example.com:5000/gpu"
@@ -104,6 +106,17 @@ def test_what_is_installed_is_not_installed_again_but_what_is_degraded_may_be(ac
     assert refusal.value.code == "installed"
     ComponentState.objects.filter(pk=state.pk).update(state="degraded")
     components.install(operator, ack, "ack-ai-installer")
+
+
+def test_a_daemon_that_runs_in_part_is_not_installed_over_its_clients(ack, operator, empty_redis):
+    an_mps_node(ack)
+    ComponentState.objects.filter(name=MPS).update(state="degraded")
+    with pytest.raises(Conflict) as refusal:
+        components.install(operator, ack, MPS)
+    assert (refusal.value.code, refusal.value.data["pods"]) == ("kills-pods", ["default/one"])
+    assert "Upgrade it instead" in refusal.value.message
+    show(ack, [])
+    assert components.install(operator, ack, MPS).kind == "component.install"
 
 
 def test_one_operation_on_a_component_at_a_time(ack, operator):

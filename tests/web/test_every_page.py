@@ -8,16 +8,20 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 from django.test import Client
+from django.utils import timezone
 
-from gpupools.models import Role
+from gpupools.models import OperationRequest, Role
 from gpupools.services import jobs
+from tests.services.builders import an_actor
 from tests.web.conftest import Lab, Visitor
 from tests.web.reading import Page
 
 pytestmark = pytest.mark.django_db
 
 GLOBAL = ["/clusters/", "/approvals/", "/audit/", "/tokens/", "/password/", "/api/"]
+ASKED = 7
 OF_A_CLUSTER = [
+    f"/requests/{ASKED}/",
     "/c/lab/node-pools/",
     "/c/lab/node-pools/?q=c&mode=cgpu&state=active&sort=-used",
     "/c/lab/node-pools/cgpu/",
@@ -52,6 +56,19 @@ EVERY = [*GLOBAL, *OF_A_CLUSTER, *OF_OPERATORS, *OF_ADMINS]
 @pytest.fixture(autouse=True)
 def _lab(lab: Lab) -> None:
     jobs.load_catalogue()
+    OperationRequest.objects.create(
+        pk=ASKED,
+        cluster=lab.cluster,
+        kind="component-uninstall",
+        component="ack-ai-installer",
+        target="ack-ai-installer",
+        diff=[{"what": "ack-ai-installer", "old": "1.0", "new": "not installed"}],
+        blast_radius={"nodes": [], "pods": [], "pools": []},
+        reason="tidying up",
+        requested_by=an_actor(Role.OPERATOR, name="olga").user,
+        requested_at=timezone.now(),
+        expires_at=timezone.now(),
+    )
 
 
 @pytest.mark.parametrize("address", EVERY)
@@ -158,4 +175,4 @@ def test_the_number_of_open_requests_stands_in_the_navigation(visitor: Visitor, 
     assert browser.post("/c/lab/node-pools/cgpu/change-mode/", wish).status_code == 302
     page = Page(visitor(Role.ADMIN).get("/clusters/").content.decode())
     assert ("span", {"class": "count", "title": "waiting for a decision, or failed and not looked at"}) in page.elements
-    assert "Approvals 1" in page.text
+    assert "Approvals 2" in page.text
