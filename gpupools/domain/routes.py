@@ -235,16 +235,17 @@ def _by_label(route: _Route, batch: int) -> Iterator[Step]:
 
 def _by_machine(route: _Route, batch: int, *, first: Sequence[Step]) -> Iterator[Step]:
     """ACK: each batch leaves its pool without being released, and joins the pool that it shall be in."""
-    where = "the pool that it came from" if route.is_back else "its pool"
     yield route.preflight()
     yield from first
     for wave, named in route.waves(batch):
         nodes = named or route.nodes
         yield from route.close(wave, nodes)
         yield route.step(REMOVE, f"Take {_of(nodes)} out of the pool; the machines stay", wave, nodes)
-        yield route.step(
-            ATTACH, f"Attach {'it' if len(nodes) == 1 else 'them'} to {where}; ACK sets it up anew", wave, nodes
+        it, its, they = ("it", "its", "it") if len(nodes) == 1 else ("them", "their", "they")
+        where = (
+            f"the pool that {they} came from" if route.is_back else f"{its} new pool" if not first else f"{its} pool"
         )
+        yield route.step(ATTACH, f"Attach {it} to {where}; ACK sets {it} up anew", wave, nodes)
         yield from route.wait(wave, nodes)
         yield route.open(wave, nodes)
     yield route.verify()

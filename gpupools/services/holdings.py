@@ -65,13 +65,17 @@ def held_by(change: ModeChange, steps: Sequence[ChangeStep] | None = None) -> He
     remembered: dict[str, Any] = change.remembered
     machines: dict[str, str] = remembered.get("machines", {})
     outside: set[str] = set()
+    gone: set[str] = set()  # with their Node went its cordon
     for step in change.steps.all() if steps is None else steps:
         if step.kind == routes.REMOVE:
             outside |= set(step.learned.get("done", ()))
+            gone |= set(step.learned.get("done", ()))
         elif step.kind == routes.ATTACH:
             outside -= set(step.learned.get("done", ()))
+        elif step.kind == routes.CORDON:
+            gone -= set(step.learned.get("done", ()))
     return Held(
-        tuple(name for name in remembered.get("ours", ()) if name not in outside),
+        tuple(name for name in remembered.get("ours", ()) if name not in gone),
         held_scaling(change),
         tuple((name, machines.get(name, "")) for name in sorted(outside)),
     )
@@ -120,6 +124,7 @@ def push_release(push: Push) -> Outcome:
         ours = {*held.cordoned, *(renamed.get(name, name) for name in held.cordoned)}
         closed = [node for node in kubernetes.nodes() if node.name in ours and node.unschedulable]
         for node in closed[:BATCH]:
+            pushes.hold(push)
             kubernetes.cordon(node.name, unschedulable=False, op_id=str(push.op_id))
         if closed:
             return Again(0.0, detail=f"Uncordoning {routes.counted(len(closed))}.")
