@@ -83,9 +83,10 @@ def _unknown_types(pool: PoolView) -> Iterator[Advice]:
         )
 
 
-def _twins(pool: PoolView, others: Iterable[PoolView]) -> Iterator[Advice]:
+def _twins(pool: PoolView, beside: Iterable[PoolView]) -> Iterator[Advice]:
     if pool.mode is None:
         return
+    others = tuple(beside)
     own = pool.labels.items()
     same = sorted(other.name for other in others if other.mode is not None and other.labels.items() == own)
     within = sorted(other.name for other in others if other.mode is not None and other.labels.items() < own)

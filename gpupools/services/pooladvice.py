@@ -38,12 +38,17 @@ class NewPool:
 
 def of(actor: Actor, pool: NodePool) -> tuple[Advice, ...]:
     """Return what to know of a pool as it is, beside the other pools of its cluster."""
-    actor.require(Role.VIEWER, pool.cluster)
-    picture = allocation.current(pool.cluster)
-    rows = _rows(pool.cluster)
-    views = {row.pk: _view(row, picture) for row in rows}
-    own = views.pop(pool.pk, None)
-    return tuple(of_pool(own, views.values())) if own else ()
+    return of_all(actor, pool.cluster).get(pool.pk, ())
+
+
+def of_all(actor: Actor, cluster: Cluster) -> dict[int, tuple[Advice, ...]]:
+    """Return what to know of each pool of a cluster, by its key."""
+    actor.require(Role.VIEWER, cluster)
+    picture = allocation.current(cluster)
+    views = {row.pk: _view(row, picture) for row in _rows(cluster)}
+    return {
+        key: tuple(of_pool(view, (other for pk, other in views.items() if pk != key))) for key, view in views.items()
+    }
 
 
 def of_new(actor: Actor, cluster: Cluster, **wishes: Any) -> NewPool:

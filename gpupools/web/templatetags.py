@@ -55,6 +55,12 @@ def state_icon(kind: str, value: object) -> SafeString:
 
 
 @register.simple_tag
+def advice_word(code: str) -> str:
+    """Say in few words what there is to know of a pool; a code that nobody listed is shown as it is."""
+    return str(words.ADVICE.get(code, code))
+
+
+@register.simple_tag
 def unknown(reason: object = "") -> SafeString:
     """Show that a value is not known, and why; never a zero."""
     why = str(reason) or _("Not known")

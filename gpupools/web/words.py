@@ -144,6 +144,17 @@ def sign(kind: str, value: object) -> Sign:
     return found or Sign("none", "help-circle", str(value) or _("Unknown"))
 
 
+# What to know of a pool, in the two or three words that a list has room for.
+ADVICE: dict[str, str | Promise] = {
+    "mixed-modes": _("mixed modes"),
+    "mixed-cards": _("mixed cards"),
+    "unknown-type": _("unknown machines"),
+    "same-labels": _("same labels as another"),
+    "fits-two-pools": _("labels fit two pools"),
+    "scaling-type": _("type of auto scaling"),
+}
+
+
 # Sentences that pages and their script both say: templates through ``say``, the script through words.js.
 SENTENCES: dict[str, str | Promise] = {
     "age.s": _("%(count)s s"),

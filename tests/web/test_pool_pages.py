@@ -312,3 +312,11 @@ def test_what_is_to_know_of_a_pool_stands_on_its_page(visitor: Visitor, lab: Lab
     a_pool(lab.cluster, "second", mode="cgpu", policy="binpack")
     page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/second/").content.decode())
     assert "cgpu wants the same labels on nodes as second" in page.text
+
+
+def test_the_list_says_in_few_words_what_is_to_know_of_each_pool(visitor: Visitor, lab: Lab) -> None:
+    a_pool(lab.cluster, "second", mode="cgpu", policy="binpack")
+    page = Page(visitor(Role.VIEWER).get("/c/lab/node-pools/").content.decode())
+    assert page.text.count("same labels as another") == 2, "of the twin as well"
+    show(lab.cluster, [a_node("a", "share", labels={POOL: "mps"}), a_node("b", "mps", labels={POOL: "mps"})])
+    assert "mixed modes" in Page(visitor(Role.VIEWER).get("/c/lab/node-pools/?q=mps").content.decode()).text

@@ -80,6 +80,7 @@ def index(request: HttpRequest, cluster: str) -> HttpResponse:
     context = {
         "nav": "pools",
         "lines": lines,
+        "advice": {str(pk): found for pk, found in pooladvice.of_all(actor, here).items()},
         "total": len(every),
         "node_total": sum(line.actual or 0 for line in lines),
         "wanted": wanted,
@@ -125,7 +126,8 @@ def show_pool(request: HttpRequest, pool: NodePool, *, status: int = 200, **form
         "diagnosis": diagnosing.report(actor_of(request), pool.cluster, pool=pool.name),
         "scale_form": ScaleForm(initial={**pool.auto_scaling, "desired_size": pool.desired_size}),
         "page_obj": page_of(request, line.lines, NODES_PER_PAGE),
-        "advice": pooladvice.of(actor_of(request), pool),
+        # Nodes in several modes are a diagnosis already, with each of them named.
+        "advice": [each for each in pooladvice.of(actor_of(request), pool) if each.code != "mixed-modes"],
         "cgpu_policy": pooladvice.cgpu_policy(pool.cluster) if pool.mode in CGPU_MODES else None,
         "compute_policies": POLICIES,
         "card_types": [BY_NAME[name] for name in pool.instance_types if name in BY_NAME],
