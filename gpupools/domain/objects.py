@@ -19,7 +19,7 @@ from gpupools.domain.gpus import (
     Workload,
 )
 from gpupools.domain.podspecs import ask
-from gpupools.domain.quantities import parse_resources
+from gpupools.domain.quantities import integer, parse_resources
 from gpupools.domain.wire import (
     ConfigMapObject,
     ContainerObject,
@@ -67,6 +67,7 @@ __all__ = [
 
 
 KUBELET = "kubelet"
+MOST_LINKED_CARDS = 32  # beyond, the sets of cards are too many to look at
 
 
 def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> GpuNode:
@@ -127,15 +128,16 @@ def topology_report(
 ) -> tuple[tuple[tuple[float, ...], ...] | None, tuple[int, ...]]:
     """Read ACK's topology report: the bandwidth matrix and the indexes that are not called ``Healthy``.
 
-    A matrix that is missing, unreadable or not square is None: ACK then takes the first free cards.
+    A matrix that is missing, unreadable, not square or of more cards than one machine links is None: ACK then takes
+    the first free cards.
     """
     matrix = _json(data.get("bandwidth", ""), list[list[float]])
     links = None
-    if matrix and all(len(row) == len(matrix) for row in matrix):
+    if matrix and len(matrix) <= MOST_LINKED_CARDS and all(len(row) == len(matrix) for row in matrix):
         links = tuple(tuple(row) for row in matrix)
     devices: dict[str, str] = _json(data.get("devices", ""), dict[str, str]) or {}
-    unhealthy = sorted(int(k) for k, v in devices.items() if v != "Healthy" and k.isascii() and k.isdigit())
-    return links, tuple(unhealthy)
+    sick = (integer(key) for key, state in devices.items() if state != "Healthy")
+    return links, tuple(sorted(card for card in sick if card is not None and card >= 0))
 
 
 def _json(text: str, shape: Any) -> Any:

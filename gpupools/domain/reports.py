@@ -5,15 +5,17 @@ Three writers, three shapes: the topology plugin, ACK's health check, and the op
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from gpupools.domain import yamltext
-from gpupools.domain.gpus import GpuNode
+from gpupools.domain.gpus import MOST_CARDS, GpuNode
 from gpupools.domain.modes import MODE_LABEL
 from gpupools.domain.objects import topology_node, topology_report
+from gpupools.domain.quantities import integer
 from gpupools.domain.wire import ConfigMapObject
 from gpupools.errors import Invalid
 
@@ -45,22 +47,28 @@ def card_report(raw: ConfigMapObject) -> CardReport:
 
 
 def _sick_devices(text: str) -> tuple[int, ...]:
-    """Read ACK's list of ``{deviceId, deviceType: gpu, healthy: false}``."""
+    """Read ACK's list of ``{deviceId, deviceType: gpu, healthy: false}``, as YAML or as JSON."""
+    inner = textwrap.indent(text.removeprefix("---\n"), " ")
     try:
-        found = yamltext.load(f"devices:\n{text}", max_bytes=MOST_BYTES)["devices"]
+        found = yamltext.load(f"devices:\n{inner}", max_bytes=MOST_BYTES)["devices"]
     except Invalid:
         return ()
     devices: list[Any] = found if isinstance(found, list) else []
     return _indexes(
         str(device.get("deviceId", ""))
         for device in devices
-        if isinstance(device, dict) and device.get("deviceType", "gpu") == "gpu" and device.get("healthy") is False
+        if isinstance(device, dict) and device.get("deviceType", "gpu") == "gpu" and _is_no(device.get("healthy"))
     )
 
 
+def _is_no(value: object) -> bool:
+    # The programs that read this list take YAML's old words for false too.
+    return value is False or (isinstance(value, str) and value.lower() in {"false", "no", "off"})
+
+
 def _indexes(texts: Iterable[str]) -> tuple[int, ...]:
-    found = {int(text) for part in texts if (text := part.strip()).isascii() and text.isdigit() and len(text) < 10}
-    return tuple(sorted(found))
+    found = {number for text in texts if (number := integer(text.strip())) is not None}
+    return tuple(sorted(number for number in found if 0 <= number < MOST_CARDS))
 
 
 def with_reports(node: GpuNode, reports: Iterable[CardReport]) -> GpuNode:
