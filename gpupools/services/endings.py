@@ -5,6 +5,7 @@ Whoever lets pods end names them; a pod that came since is another one, and is n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
@@ -19,9 +20,27 @@ def name_of(pod: Mapping[str, Any]) -> str:
 
 
 def newcomers(before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of pods that end now and were not in the blast radius of the request, by UID."""
-    known = {pod["uid"] for pod in before}
-    return [name_of(pod) for pod in now if pod["uid"] not in known]
+    """Return the names of pods that end now and were not in the blast radius that somebody has seen, by UID.
+
+    A pod that stands in for one of the same owner that has ended is no newcomer: no more of that owner's pods end than
+    were shown. Otherwise a pool with short-lived pods could never be approved.
+    """
+    seen, present = list(before), list(now)
+    known, here = {pod["uid"] for pod in seen}, {pod["uid"] for pod in present}
+    replaced = Counter(_owner_of(pod) for pod in seen if pod["owner"] and pod["uid"] not in here)
+    came = []
+    for pod in present:
+        if pod["uid"] in known:
+            continue
+        if replaced[_owner_of(pod)] > 0:
+            replaced[_owner_of(pod)] -= 1
+            continue
+        came.append(name_of(pod))
+    return came
+
+
+def _owner_of(pod: Mapping[str, Any]) -> tuple[str, str]:
+    return pod["namespace"], pod["owner"]
 
 
 def check(found: Collection[str], approved: Collection[str], *, said: str) -> None:

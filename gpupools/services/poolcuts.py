@@ -51,7 +51,9 @@ def scale(
             return requestrules.ask(actor, _emptying(pool, scaling, radius), reason=reason)
         said = f"Scaling {pool.name} to 0 ends {{many}}: {{named}}. Name them to let that happen."
         endings.check(radius.pod_names, approved_pods, said=said)
-    set_size(actor, pool, desired_size=desired_size, scaling=scaling, reason=reason)
+        set_size(actor, pool, desired_size=0, scaling=scaling, radius=radius, reason=reason)
+    else:
+        set_size(actor, pool, desired_size=desired_size, scaling=scaling)
     return pool
 
 
@@ -71,9 +73,18 @@ def _said(scaling: Mapping[str, Any]) -> str:
 
 @transaction.atomic
 def set_size(
-    actor: Actor, pool: NodePool, *, desired_size: int, scaling: dict[str, Any] | None, **because: object
+    actor: Actor,
+    pool: NodePool,
+    *,
+    desired_size: int,
+    scaling: dict[str, Any] | None,
+    radius: Radius | None = None,
+    **because: object,
 ) -> Push:
-    """Write the size and the bounds (None: as they are) and queue the push. Whoever calls has checked the rules."""
+    """Write the size and the bounds (None: as they are) and queue the push. Whoever calls has checked the rules.
+
+    ``radius``: who may be hit. The push stops where others have come by then.
+    """
     check_free(pool)
     before, old_scaling = spec_of(pool), dict(pool.auto_scaling)
     columns = {} if scaling is None else {"auto_scaling": scaling}
@@ -83,7 +94,8 @@ def set_size(
     if not moved:
         raise _stale(pool)
     bounds = None if scaling is None else scaling_from_json(scaling)
-    push = push_modify(actor, pool, before=before, update_nodes=False, auto_scaling=bounds)
+    approved = radius.approved if radius else None
+    push = push_modify(actor, pool, before=before, update_nodes=False, auto_scaling=bounds, approved=approved)
     both = None if scaling is None else {"old": old_scaling, "new": scaling}
     audit.record(
         actor,
@@ -131,8 +143,10 @@ def _forced(pool: NodePool, radius: Radius) -> Wish:
 
 
 @transaction.atomic
-def remove(actor: Actor, pool: NodePool, *, force: bool, nodes: int | None, **because: object) -> Push:
-    """Mark a pool as being deleted and queue the push. Whoever calls has checked the rules."""
+def remove(
+    actor: Actor, pool: NodePool, *, force: bool, nodes: int | None, radius: Radius | None = None, **because: object
+) -> Push:
+    """Mark a pool as being deleted and queue the push. Whoever calls has checked the rules; ``radius`` as above."""
     check_free(pool)
     moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
         state=NodePool.State.DELETING, error="", version=F("version") + 1
@@ -145,7 +159,7 @@ def remove(actor: Actor, pool: NodePool, *, force: bool, nodes: int | None, **be
         kind="pool.delete",
         cluster=pool.cluster,
         target=target_of(pool),
-        payload={"pool": pool.pk, "force": force},
+        payload={"pool": pool.pk, "force": force, "approved": radius.approved if radius else None},
     )
     audit.record(actor, "pool.delete", pool, cluster=pool.cluster, force=force, nodes=nodes, **because)
     return push

@@ -11,10 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from gpupools.clusters.port import Kubernetes, PoolFacts, PoolProvider, PoolSpec, Started
+from gpupools.domain import requests
 from gpupools.errors import Conflict, Refused
 from gpupools.models import NodePool, Push
-from gpupools.services import pushes
+from gpupools.services import endings, pushes
 from gpupools.services.gateways import pools_of
 from gpupools.services.poolspecs import (
     free_labels,
@@ -91,6 +94,8 @@ def _modify(push: Push, reach: _Reach) -> Outcome:
         _check_unedited(facts, from_json(push.payload["before"]), spec)
     if push.payload["update_nodes"]:
         _check_modes(members(pool, reach.kubernetes.nodes()), spec)
+    if facts is not None and facts.desired_size != spec.desired_size:
+        _check_hits(push, reach)
     pushes.hold(push)
     started = reach.provider.modify(
         pool.pool_id, spec, update_nodes=push.payload["update_nodes"], op_id=str(push.op_id)
@@ -113,6 +118,7 @@ def _delete(push: Push, reach: _Reach) -> Outcome:
         return Done("deleted", write=lambda: _write(reach.pool, state=NodePool.State.GONE, pool_id=pool_id, seen={}))
     if facts.state == "deleting" or push.learned.get("pool_id"):
         return Again(TASK_SECONDS, detail=f"the provider says: {facts.state}")
+    _check_hits(push, reach)
     pushes.hold(push)
     started = reach.provider.delete(pool_id, force=push.payload["force"], op_id=str(push.op_id))
     return Again(0 if not started.task_id else TASK_SECONDS, {"pool_id": pool_id, "task_id": started.task_id})
@@ -182,6 +188,19 @@ def _check_modes(nodes: list[Any], spec: PoolSpec) -> None:
             code="would-change-mode",
             nodes=[node.name for node in other],
         )
+
+
+def _check_hits(push: Push, reach: _Reach) -> None:
+    """Look again, in the cluster itself, who would be hit: others may have come since somebody approved."""
+    approved = push.payload.get("approved")
+    if approved is None:
+        return
+    nodes = members(reach.pool, reach.kubernetes.nodes())
+    if joined := [node for node in nodes if node.uid not in approved["nodes"]]:
+        raise Conflict(f"{names(joined)} joined the pool since this was approved. Nothing was released.", code="moved")
+    ending = msgspec.to_builtins(requests.ending_on(nodes, reach.kubernetes.pods()))
+    said = "{many} would end that came since this was approved: {named}. Nothing was released; ask for it again."
+    endings.check(endings.newcomers(approved["pods"], ending), (), said=said)
 
 
 def _check_unedited(facts: PoolFacts, before: PoolSpec, after: PoolSpec) -> None:

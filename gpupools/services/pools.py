@@ -189,9 +189,18 @@ def _write(cluster: Cluster, spec: PoolSpec, *, declares_mode: bool) -> NodePool
 
 
 def push_modify(
-    actor: Actor, pool: NodePool, *, before: PoolSpec, update_nodes: bool, auto_scaling: AutoScaling | None = None
+    actor: Actor,
+    pool: NodePool,
+    *,
+    before: PoolSpec,
+    update_nodes: bool,
+    auto_scaling: AutoScaling | None = None,
+    approved: Mapping[str, Any] | None = None,
 ) -> Push:
-    """Queue what a pool's row wants now, in the caller's transaction. ``before``: what it wanted until then."""
+    """Queue what a pool's row wants now, in the caller's transaction. ``before``: what it wanted until then.
+
+    ``approved``: the machines and pods that were seen by whoever lets them go; the worker looks again.
+    """
     pool.refresh_from_db()
     spec = replace(spec_of(pool), auto_scaling=auto_scaling)
     return pushes.enqueue(
@@ -204,6 +213,7 @@ def push_modify(
             "spec": to_json(spec),
             "before": to_json(before),
             "update_nodes": update_nodes,
+            "approved": approved,
         },
     )
 

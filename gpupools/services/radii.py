@@ -41,6 +41,15 @@ class Radius:
         """How many of the pods nothing starts again."""
         return sum(pod["fate"] == "lost" for pod in self.pods)
 
+    @property
+    def approved(self) -> dict[str, Any]:
+        """Return who was seen by whoever let it happen, for the worker to look again: machines and pods."""
+        kept = ("uid", "namespace", "pod", "owner")
+        return {
+            "nodes": [node["uid"] for node in self.nodes],
+            "pods": [{key: pod[key] for key in kept} for pod in self.pods],
+        }
+
     def as_json(self) -> dict[str, Any]:
         """Return who is hit, as a request keeps it."""
         return {"nodes": self.nodes, "pods": self.pods, "pools": self.pools}

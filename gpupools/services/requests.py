@@ -26,30 +26,32 @@ from gpupools.services.radii import Radius
 from gpupools.services.requestrules import check, move
 
 MOVED: Final = "Something about it moved."
-Deed = Callable[[Actor, OperationRequest, Sequence[str], Mapping[str, object]], Push]
+Deed = Callable[[Actor, OperationRequest, Radius, Mapping[str, object]], Push]
 
 
-# -- What is done when a request is approved: the deed itself, with the pods that may end and why
+# -- What is done when a request is approved: the deed itself, with who may be hit and why
 
 
-def _delete(actor: Actor, request: OperationRequest, ends: Sequence[str], because: Mapping[str, object]) -> Push:
+def _delete(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
     pool = _pool_of(request)
-    return poolcuts.remove(actor, pool, force=True, nodes=len(request.blast_radius["nodes"]), **because)
+    return poolcuts.remove(actor, pool, force=True, nodes=len(radius.nodes), radius=radius, **because)
 
 
-def _empty(actor: Actor, request: OperationRequest, ends: Sequence[str], because: Mapping[str, object]) -> Push:
+def _empty(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
     scaling = request.params["auto_scaling"]
-    return poolcuts.set_size(actor, _pool_of(request), desired_size=0, scaling=scaling, **because)
+    return poolcuts.set_size(actor, _pool_of(request), desired_size=0, scaling=scaling, radius=radius, **because)
 
 
-def _uninstall(actor: Actor, request: OperationRequest, ends: Sequence[str], because: Mapping[str, object]) -> Push:
+def _uninstall(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
     component = Component(request.component)
-    return components.remove(actor, request.cluster, component, approved_pods=ends, **because)
+    return components.remove(actor, request.cluster, component, approved_pods=radius.pod_names, **because)
 
 
-def _upgrade(actor: Actor, request: OperationRequest, ends: Sequence[str], because: Mapping[str, object]) -> Push:
+def _upgrade(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
     component, payload = Component(request.component), request.params
-    return componentcare.renew(actor, request.cluster, component, payload=payload, approved_pods=ends, **because)
+    return componentcare.renew(
+        actor, request.cluster, component, payload=payload, approved_pods=radius.pod_names, **because
+    )
 
 
 DEEDS: Mapping[Kind, Deed] = {
@@ -103,7 +105,7 @@ def approve(
             "approved_by": actor.name,
             "reason": request.reason,
         }
-        push = DEEDS[Kind(request.kind)](actor, request, radius.pod_names, because)
+        push = DEEDS[Kind(request.kind)](actor, request, radius, because)
         OperationRequest.objects.filter(pk=request.pk).update(push=push)
         request.push = push
     return request

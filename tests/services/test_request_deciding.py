@@ -86,7 +86,10 @@ def test_what_is_carried_out_is_what_was_asked_for(vision: NodePool, operator: A
 
 def test_a_delete_is_pushed_with_force(vision: NodePool, operator: Actor, admin: Actor) -> None:
     requests.approve(admin, asked(operator, vision, "forced-delete"), reason="Agreed.")
-    assert Push.objects.get().payload == {"pool": vision.pk, "force": True}
+    payload = Push.objects.get().payload
+    assert (payload["pool"], payload["force"]) == (vision.pk, True)
+    assert payload["approved"]["nodes"] == ["uid-m1", "uid-m2"]
+    assert [pod["pod"] for pod in payload["approved"]["pods"]] == ["train", "notebook"]
 
 
 def test_an_upgrade_is_pushed_with_the_pods_that_were_approved_to_end(
@@ -336,6 +339,19 @@ def test_a_pod_of_the_same_name_is_another_pod(vision: NodePool, operator: Actor
     with pytest.raises(Conflict) as refusal:
         requests.approve(admin, request, reason="Agreed.")
     assert refusal.value.data["pods"] == ["research/notebook"]
+
+
+def test_a_pod_that_stands_in_for_one_that_ended_is_no_newcomer(
+    vision: NodePool, operator: Actor, admin: Actor
+) -> None:
+    request = asked(operator, vision, "size-0")
+    again = {"owner_kind": "Job", "owner_name": "train"}
+    show(vision.cluster, machines(), [a_pod("train-2", on="m2", **again), a_pod("train-3", on="m2", **again), LONE])
+    with pytest.raises(Conflict) as refusal:
+        requests.approve(admin, request, reason="Agreed.")
+    assert refusal.value.data["pods"] == ["default/train-3"], "one stands in for the one that was shown, two do not"
+    show(vision.cluster, machines(), [a_pod("train-2", on="m2", **again), LONE])
+    assert requests.approve(admin, request, reason="Agreed.").state == "approved"
 
 
 def test_pods_that_ended_meanwhile_stand_in_nobodys_way(vision: NodePool, operator: Actor, admin: Actor) -> None:

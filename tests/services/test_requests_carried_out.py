@@ -11,12 +11,12 @@ from alibabacloud_cs20151215.models import DescribeClusterTasksRequest
 from django.utils import timezone
 
 from gpupools.errors import Conflict
-from gpupools.models import Cluster, NodePool, Push
-from gpupools.services import allocation, components, gateways, poolcuts, poolsync, pushes, pushing, requests
+from gpupools.models import Cluster, NodePool, Notice, Push
+from gpupools.services import allocation, components, gateways, poolcuts, pools, poolsync, pushes, pushing, requests
 from gpupools.services.access import Actor
 from gpupools.services.poolspecs import members
 from tests.services.asking import let
-from tests.services.dangers import MPS, WHY
+from tests.services.dangers import MPS, WHY, asked
 from tests.services.driving import a_sleeper, opened, with_components
 from tests.services.work import connected, until, work
 from tests.simulator.harness import SimulatorProcess
@@ -81,8 +81,8 @@ def test_on_ack_a_pool_goes_to_0_after_a_second_person_and_its_machines_go_once(
     die_after_the_call("pool.modify")
     work()
     until(lambda: left(cluster, pool) == [])
-    asked = tasks(cluster) - before
-    assert asked.total() == 1, f"ACK was asked for {asked}"
+    given = tasks(cluster) - before
+    assert given.total() == 1, f"ACK was asked for {given}"
     request.refresh_from_db()
     assert (request.state, request.push.state, request.push.error) == ("approved", "done", "")
     poolsync.sync(cluster)
@@ -90,6 +90,33 @@ def test_on_ack_a_pool_goes_to_0_after_a_second_person_and_its_machines_go_once(
     assert (pool.state, pool.desired_size, pool.seen["total_nodes"]) == (NodePool.State.ACTIVE, 0, 0)
     with pytest.raises(Conflict):
         requests.approve(admin, request, reason="Again.")
+
+
+@pytest.mark.parametrize("kind", ["size-0", "forced-delete"])
+def test_a_pod_that_came_after_the_approval_keeps_the_machines_and_both_people_are_told(
+    db: None, ack: SimulatorProcess, operator: Actor, admin: Actor, kind: str
+) -> None:
+    cluster = connected(ack, "cloud")
+    name = f"late-{kind}"
+    made = pools.create(
+        operator, cluster, name=name, mode="exclusive", instance_types=["ecs.gn6v-c8g1.8xlarge"], desired_size=1
+    )
+    work()
+    until(lambda: len(left(cluster, NodePool.objects.get(pk=made.pk))) == 1)
+    poolsync.sync(cluster)
+    allocation.poll(cluster)
+    pool = NodePool.objects.select_related("cluster").get(pk=made.pk)
+    request = let(admin, asked(operator, pool, kind))
+    (machine,) = left(cluster, pool)
+    with opened(cluster) as kubernetes:
+        kubernetes.create(a_sleeper(name, seconds=10**6, limits={"nvidia.com/gpu": 1}, node=machine), op_id=name)
+        until(lambda: any(pod.owner_name == name and pod.phase == "Running" for pod in kubernetes.pods()))
+    work()
+    request.refresh_from_db()
+    assert request.push.state == "failed"
+    assert "1 pod would end that came since this was approved: default/late-" in request.push.error
+    assert left(cluster, pool) == [machine]
+    assert sorted(Notice.objects.filter(kind="failed").values_list("user__username", flat=True)) == ["ada", "olga"]
 
 
 def test_on_plain_kubernetes_a_component_goes_after_a_second_person_and_once(
