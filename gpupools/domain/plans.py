@@ -29,7 +29,8 @@ MODE_KEYS = (MODE_LABEL, PLACEMENT_LABEL)
 class Affected(msgspec.Struct, frozen=True):
     """A pod that a change hits. ``holds``: resource -> amount; ``fate``: waits, evicted, lost, dies or stays.
 
-    ``sentence`` says the fate in words; ``budget``: the disruption budgets that would hold its eviction up as things are, as namespace/name.
+    ``sentence`` says the fate in words; ``budget``: the disruption budgets that would hold its eviction up as things
+    are, as namespace/name.
     """
 
     uid: str
@@ -106,7 +107,7 @@ def _fate(pod: Pod, *, from_mode: Mode | None, evict: bool) -> tuple[str, str]:
     if not evict:
         return "waits", "The change waits until this pod ends."
     if not pod.owner_kind:
-        return "lost", "It is evicted, and nothing starts it again: it has no owner."
+        return "lost", "It is evicted and lost for good: it has no owner, so nothing starts it again."
     if from_mode is Mode.MPS:
         return (
             "dies",

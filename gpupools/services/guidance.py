@@ -15,7 +15,7 @@ from django.utils import timezone
 from gpupools.domain import routes
 from gpupools.domain.changes import State
 from gpupools.models import ChangeStep, ModeChange
-from gpupools.services import holdings
+from gpupools.services import holdings, stepprogress
 from gpupools.services.holdings import Held
 from gpupools.services.site import listed
 
@@ -37,11 +37,12 @@ class Advice:
 class Guidance:
     """Where a change stands that does not go well. Empty ``headline``: nothing is wrong.
 
-    ``done`` and ``left``: the nodes of the step at which it stopped; ``since``: for how long it has been so;
-    ``is_way_back``: it stopped while it was rolled back.
+    ``why``: in the words of what stopped it; ``since``: for how long it has been so; ``done`` and ``left``: the nodes
+    of the step at which it stopped; ``is_way_back``: it stopped while it was rolled back.
     """
 
     headline: str = ""
+    why: str = ""
     is_bad: bool = False
     is_way_back: bool = False
     since: datetime | None = None
@@ -78,7 +79,7 @@ def _at(steps: Sequence[ChangeStep], step: ChangeStep, said: str) -> str:
 def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
     step = next((each for each in reversed(steps) if each.state == ChangeStep.State.FAILED), None)
     if step is None:
-        return Guidance("It failed", True, since=change.finished_at, held=held)
+        return Guidance("It failed", change.note, True, held=held)
     code = step.learned.get("code", "")
     found = []
     if code in _RIGHTS:
@@ -102,7 +103,8 @@ def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     if held.is_returnable:
         found.append(Advice("give-up", "Giving it up uncordons and leaves everything else as it is now."))
     headline, done = _at(steps, step, "Stopped"), _nodes(step, "done")
-    return Guidance(headline, True, step.is_rollback, step.finished_at, done, left, held, tuple(found))
+    why = change.note.removesuffix(stepprogress.told(step)).strip()
+    return Guidance(headline, why, True, step.is_rollback, step.finished_at, done, left, held, tuple(found))
 
 
 def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
@@ -112,7 +114,8 @@ def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
         wait = Advice("go-on", "Nothing happens until somebody lets it go on, rolls it back or gives it up.")
         headline = _at(steps, step, "Paused") if step else "Paused"
         done, left = (_nodes(step, "done"), _nodes(step, "left")) if step else ((), ())
-        return Guidance(headline, False, False, step.waiting_since if step else None, done, left, held, (wait,))
+        since = step.waiting_since if step else None
+        return Guidance(headline, change.note, False, False, since, done, left, held, (wait,))
     evicts = change.holders == ModeChange.Holders.EVICT
     fate = "evicts them like the others" if evicts else "waits for them like for the others"
     found = (
@@ -121,7 +124,7 @@ def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     )
     count = "1 pod holds" if len(newcomers) == 1 else f"{len(newcomers)} pods hold"
     headline = f"Paused: {count} cards that nobody had seen at the request: {listed(newcomers)}"
-    return Guidance(headline, False, False, step.waiting_since, _nodes(step, "done"), _nodes(step, "left"), held, found)
+    return Guidance(headline, "", False, False, step.waiting_since, (), (), held, found)
 
 
 def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
@@ -129,17 +132,18 @@ def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Gui
     since = (step.waiting_since or step.started_at) if step else None
     if step is None or since is None:
         return Guidance(held=held)
+    done, left = _nodes(step, "done"), _nodes(step, "left")
     if step.learned.get("code"):
         headline = _at(steps, step, "The cluster does not do its part")
         wait = Advice("wait-for-cluster", "It is tried again by itself for some minutes; nothing is done twice.")
-        return Guidance(headline, True, False, since, _nodes(step, "done"), _nodes(step, "left"), held, (wait,))
+        return Guidance(headline, step.detail, True, False, since, done, left, held, (wait,))
     is_stuck = step.kind == routes.DRAIN and step.detail and timezone.now() - since >= STUCK
     if not (is_stuck or (step.kind == routes.DRAIN and step.learned.get("refused"))):
         return Guidance(held=held)
     headline = _at(steps, step, "Pods still hold cards")
     pause = Advice("pause", "Or pause it: the nodes stay cordoned until it goes on or is given up.")
     found = (_free_the_nodes(change, bool(step.learned.get("refused"))), pause)
-    return Guidance(headline, False, False, since, _nodes(step, "done"), _nodes(step, "left"), held, found)
+    return Guidance(headline, step.detail, False, False, since, done, left, held, found)
 
 
 def _free_the_nodes(change: ModeChange, by_budget: bool = False) -> Advice:
@@ -162,6 +166,5 @@ def _ended(change: ModeChange, held: Held) -> Guidance:
     if held.outside:
         message = "Machines in no pool are added by the page of the pool that they shall be in."
         found.append(Advice("add-machines", message))
-    return Guidance(
-        "It still holds something of the cluster", True, since=change.finished_at, held=held, advice=tuple(found)
-    )
+    headline = "It still holds something of the cluster"
+    return Guidance(headline, is_bad=True, since=change.finished_at, held=held, advice=tuple(found))

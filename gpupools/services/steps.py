@@ -105,26 +105,31 @@ def drain(site: Site) -> Result:
 
 def _evict(site: Site, pods: Sequence[Pod]) -> list[str]:
     """Ask for the eviction of a few pods, those first that were not refused before; say which may not go, and why."""
-    before = dict(site.step.learned.get("refused", ()))
-    order = list(before)
-    asked = sorted(pods, key=lambda pod: order.index(pod.uid) if pod.uid in before else -1)[:BATCH]
+    before: dict[str, str] = dict(site.step.learned.get("refused", ()))
+    order = {uid: place for place, uid in enumerate(before)}
+    asked = sorted(pods, key=lambda pod: order.get(pod.uid, -1))[:BATCH]
     said: dict[str, str] = {}
     for pod in asked:
+        # A pod that came anew under the same name is not this change's to evict.
+        pushes.hold(site.push)
         try:
             site.kubernetes.evict(pod.namespace, pod.name)
         except Conflict as error:
-            said[pod.uid] = f"{_name(pod)} may not be evicted now: {error.message}"
+            said[pod.uid] = error.message
         except Unreachable as error:
             # What the API server cannot do for one pod (two budgets cover it) it may do for the others.
             if error.data.get("status") != 500:
                 raise
-            said[pod.uid] = f"{_name(pod)}: {error.message}"
+            said[pod.uid] = error.message
     still = {pod.uid for pod in pods} - {pod.uid for pod in asked}
     # Pairs and not a map: who was refused last is asked last, and a JSON column keeps no order of keys.
     refused = [[uid, text] for uid, text in before.items() if uid in still] + [[uid, said[uid]] for uid in said]
     if refused or before:
         site.learn(refused=refused)
-    return [text for _, text in refused[:3]]
+    by_reason: dict[str, list[str]] = {}
+    for uid, text in refused:
+        by_reason.setdefault(text, []).extend(_name(pod) for pod in pods if pod.uid == uid)
+    return [f"{listed(sorted(named), most=3)} may not be evicted now: {text}" for text, named in by_reason.items()][:3]
 
 
 def _holding(holders: list[Pod]) -> str:
@@ -298,8 +303,10 @@ def uncordon(site: Site) -> Result:
     for node in [node for node in site.nodes if node.name in before and not node.unschedulable and _is_new(site, node)]:
         _set_cordon(site, node, unschedulable=True)
     if not closed:
-        opened = site.ours() & {node.name for node in site.nodes}
+        opened = site.ours() & {node.name for node in site.nodes} | set(site.step.learned.get("opened", ()))
         there = {node.name for node in site.seen.fleet}
+        # Kept before they are forgotten: a worker that dies in between is followed by one that tells of them.
+        site.learn(opened=sorted(opened))
         site.remember(ours=sorted((site.ours() - opened) & there))
         return Finished(f"Uncordoned {listed(sorted(opened))}." if opened else "Nothing was cordoned by this change.")
     for node in closed[:BATCH]:
@@ -341,6 +348,8 @@ STEPS: Final[Mapping[str, Callable[[Site], Result]]] = {
 
 
 def _set_cordon(site: Site, node: GpuNode, *, unschedulable: bool) -> None:
+    # Whoever was stopped for long must not close a node that was opened again since.
+    pushes.hold(site.push)
     try:
         site.kubernetes.cordon(node.name, unschedulable=unschedulable, op_id=site.op_id(node.name))
     except Refused as error:

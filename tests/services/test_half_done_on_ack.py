@@ -192,22 +192,23 @@ def test_labels_that_did_not_reach_a_node_are_taken_back_from_the_others(
 # Tasks that ended otherwise
 
 
-def test_a_cancelled_task_fails_the_step_and_is_asked_for_again_on_retry(
-    operator: Actor, admin: Actor, make: Maker
+def test_a_cancelled_task_fails_the_step_and_a_retry_goes_on_from_what_it_did(
+    operator: Actor, admin: Actor, make: Maker, breaker: Breaker
 ) -> None:
-    pool = make("cancelled")
-    change = asked_for(operator, admin, pool, target_mode="cgpu")
-    drive(
-        lambda: "task_id" in change.steps.get(kind="write_labels").learned,
-        what="a task that ACK has begun",
-    )
-    task_id = change.steps.get(kind="write_labels").learned["task_id"]
-    with gateways.pools_of(pool.cluster) as (_, provider):
+    source, target = make("source", size=1), make("target", "cgpu", 0)
+    # A machine whose node never gets ready keeps ACK's task running for as long as the test likes.
+    breaker.begin("node-down", node=names_of(source)[0])
+    change = moving(operator, admin, source, target)
+    drive(lambda: "task_id" in change.steps.get(kind="attach").learned, what="a task that ACK has begun")
+    task_id = change.steps.get(kind="attach").learned["task_id"]
+    with gateways.pools_of(source.cluster) as (_, provider):
         provider._client.cancel_task(task_id)
-    fails(change, "write_labels")
+    fails(change, "attach")
     assert f"The task was cancelled (task {task_id})." in change.note
+    breaker.http.call("DELETE", "/faults")
     changes.retry(operator, change)
     drive(reaches(change, State.APPLIED), what="an applied change")
+    assert (len(machines_of(source)), len(machines_of(target))) == (0, 1)
 
 
 def test_a_task_that_ack_has_forgotten_is_judged_by_what_it_did(operator: Actor, admin: Actor, make: Maker) -> None:

@@ -72,6 +72,7 @@ class GuidanceOut(serializers.Serializer[None]):
     """Where a change stands that does not go well; an empty ``headline`` means that nothing is wrong."""
 
     headline = serializers.CharField()
+    why = serializers.CharField(help_text="What stopped it, in its own words.")
     since = serializers.DateTimeField(allow_null=True)
     held = HeldOut()
     advice = GuidanceAdviceOut(many=True)
