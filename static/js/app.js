@@ -68,7 +68,7 @@ function startChecks() {
   for (const button of document.querySelectorAll("[data-check-all]")) {
     button.hidden = false;
     button.addEventListener("click", () => {
-      const boxes = [...document.getElementById(button.dataset.checkAll).querySelectorAll(".checks input[type=checkbox]")];
+      const boxes = [...document.getElementById(button.dataset.checkAll).querySelectorAll("input[type=checkbox]")];
       const all = boxes.every((box) => box.checked);
       for (const box of boxes) box.checked = !all;
     });

@@ -8,6 +8,7 @@ import pytest
 
 from gpupools.domain.gpus import Workload
 from gpupools.models import Cluster, NodePool, Push, Role
+from tests.domain.builders import a_node
 from tests.services.builders import a_cluster, a_component, a_pool
 from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor
@@ -154,3 +155,10 @@ def test_the_compute_policy_stands_beside_the_modes_of_a_change_and_on_the_suite
     assert "cGPU compute policy 1 preemptive" in page.text
     page = Page(visitor(Role.VIEWER).get("/c/cloud/node-pools/day/").content.decode())
     assert "cGPU compute policy" not in page.text, "an exclusive pool has no part in it"
+
+
+def test_nodes_without_gpus_are_offered_apart(visitor: Visitor, lab: Lab) -> None:
+    show(lab.cluster, [a_node("gpu", "exclusive"), a_node("plain", "", 0)])
+    page = Page(visitor(Role.OPERATOR).get("/c/lab/create-node-pool/").content.decode())
+    assert [each["value"] for each in page.all("input", name="node_names")] == ["gpu", "plain"]
+    assert "1 node that reports no GPU" in page.text

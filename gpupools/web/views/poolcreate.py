@@ -167,6 +167,8 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
         "modes": mode_choices(here),
         "policies": POLICY_TEXTS,
         "free": free,
+        "with_gpus": [line for line in free if line.row],
+        "without_gpus": [line for line in free if not line.row],
         "of_ack": len(loose) - len(free),
         "families": FAMILIES,
         "effects": EFFECTS,
