@@ -19,12 +19,15 @@ from gpupools.domain.modes import (
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
+    GPU_RESOURCES,
     MODE_LABEL,
     MODES,
     TOPOLOGY_GPU,
     Mode,
     mode_of_label,
 )
+from gpupools.domain.quantities import integer
+from gpupools.domain.validation import name_problems
 
 ERROR, WARNING = "error", "warning"
 WHOLE_DEVICE_LABEL = "ack.gpushare.placement"
@@ -113,6 +116,18 @@ def extended_resources_are_whole_and_equal(subject: _Subject) -> Iterator[Findin
                 )  # fmt: skip
 
 
+def resources_are_ones_that_containers_ask_for(subject: _Subject) -> Iterator[Finding]:
+    """The API server refuses names without a domain that it does not know itself, such as plain ``gpu-mem``."""
+    for path, container, _ in subject.containers():
+        for name in sorted({*container.limits, *container.requests}):
+            if any(name_problems(name, path)):
+                full = f"aliyun.com/{name}"
+                fix = full if full in GPU_RESOURCES else f"a name with a domain, such as {EXCLUSIVE_GPU}"
+                where = f"{path}.resources.{'limits' if name in container.limits else 'requests'}[{name}]"
+                message = f"{name} is no resource that a container can ask for."
+                yield Finding("unknown-resource", ERROR, where, message, f"Write {fix}.")
+
+
 def _whole_number_fix(resource: str) -> str:
     if resource == GPU_MEM:
         return "GPU memory is counted in units of 1/N of a card, without a suffix: write 4, not 4Gi or 0.5."
@@ -171,10 +186,11 @@ def several_cards_divide_evenly(subject: _Subject) -> Iterator[Finding]:
     if label is None:
         return
     path = f"{subject.path}metadata.labels[{GPU_COUNT}]"
-    if not re.fullmatch(r"[0-9]+", label):
-        yield Finding("replica-label", ERROR, path, f"The label is '{label}': it must be a whole number of cards.")
+    count = integer(label)
+    if count is None or count < 0:
+        yield Finding("replica-label", ERROR, path, f"The label is '{label[:80]}': it must be a whole number of cards.")
         return
-    cards = max(int(label), 1)
+    cards = max(count, 1)
     for where, container, _ in subject.containers():
         units = container.limits.get(GPU_MEM, 0)
         if units % cards:
@@ -333,6 +349,7 @@ def the_mode_is_there(subject: _Subject) -> Iterator[Finding]:
 
 
 RULES: tuple[Rule, ...] = (
+    resources_are_ones_that_containers_ask_for,
     extended_resources_are_whole_and_equal,
     gpu_count_is_not_a_limit,
     core_percent_is_a_multiple_of_five,

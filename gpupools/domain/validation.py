@@ -86,7 +86,7 @@ def _of_resources(limits: Mapping[str, str], requests: Mapping[str, str], path: 
     readable: dict[str, set[str]] = {"limits": set(), "requests": set()}
     for group, resources in (("limits", limits), ("requests", requests)):
         for name in sorted(resources):
-            yield from _of_name(name, f"{path}.{group}[{name}]")
+            yield from name_problems(name, f"{path}.{group}[{name}]")
             problem = _of_value(name, resources[name], f"{path}.{group}[{name}]")
             if problem is None or problem.code != "quantity":
                 readable[group].add(name)
@@ -106,7 +106,8 @@ def _of_resources(limits: Mapping[str, str], requests: Mapping[str, str], path: 
                 yield FieldError(f"{path}.requests", message, found=canonical(requests[name]))
 
 
-def _of_name(name: str, field: str) -> Iterator[FieldError]:
+def name_problems(name: str, field: str) -> Iterator[FieldError]:
+    """Yield what the API server says of a resource that containers cannot ask for by that name."""
     if not _native(name):
         if not is_extended(name):
             yield FieldError(field, "doesn't follow extended resource name standard", found=name)

@@ -156,3 +156,29 @@ def test_a_reason_for_all_nodes_at_once_stands_alone_whatever_follows(reason):
         back = read_failed_scheduling(f"0/9 nodes are available: {reason}.{ending}")
         assert (back.reasons, back.prefilter) == ((), reason)
         assert (back.victims_missing, back.not_helpful, back.preemption) == said
+
+
+@pytest.mark.parametrize("label", ["two", "1_0", "-1", "9" * 5000, "2.0"])
+def test_a_count_of_cards_that_nobody_can_read_is_found_in_the_manifest(label):
+    pod = a_pod(metadata__labels={"aliyun.com/gpu-count": label})
+    assert "replica-label" in {finding.code for finding in checked({"apiVersion": "v1", "kind": "Pod", **pod})}
+
+
+@pytest.mark.parametrize(
+    ("name", "fix"),
+    [
+        ("gpu-mem", "Write aliyun.com/gpu-mem."),
+        ("gpu", "Write aliyun.com/gpu."),
+        ("nvidia", "Write a name with a domain, such as nvidia.com/gpu."),
+        ("requests.nvidia.com/gpu", "Write a name with a domain, such as nvidia.com/gpu."),
+        ("cpu", None),
+        ("hugepages-2Mi", None),
+        ("example.com/x", None),
+        ("kubernetes.io/x", None),
+    ],
+)
+def test_a_resource_that_no_container_can_ask_for_is_found_in_the_manifest(name, fix):
+    pod = a_pod(container__resources={"limits": {name: "1"}})
+    found = checked({"apiVersion": "v1", "kind": "Pod", **pod})
+    unknown = [(each.path, each.fix) for each in found if each.code == "unknown-resource"]
+    assert unknown == ([(f"spec.containers[0].resources.limits[{name}]", fix)] if fix else [])
