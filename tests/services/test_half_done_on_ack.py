@@ -223,3 +223,26 @@ def test_a_task_that_ack_has_forgotten_is_judged_by_what_it_did(operator: Actor,
     assert "Done on no node; not on" in change.note
     changes.retry(operator, change)
     drive(reaches(change, State.APPLIED), what="an applied change")
+
+
+# Machines that join the pool again that they left
+
+
+def test_a_pool_set_up_anew_one_by_one_that_gets_stuck_is_rolled_back_without_touching_the_rest(
+    operator: Actor, admin: Actor, make: Maker, breaker: Breaker
+) -> None:
+    pool = make("anew")
+    uids = {node.name: node.uid for node in nodes_of(pool)}
+    first, stuck, last = sorted(uids)
+    breaker.begin("task-fail", task_type="nodepool_remove_nodes", node=stuck, message=WHY)
+    change = asked_for(operator, admin, pool, target_mode="core_mem")
+    fails(change, "remove")
+    assert (change.steps.get(state="failed").wave, change.steps.get(state="failed").learned["left"]) == (2, [stuck])
+    assert holdings.held_by(change).cordoned == (stuck,), "the first has been put back, the last never was closed"
+    changes.roll_back(operator, change, reason="back to work")
+    drive(reaches(change, State.ROLLED_BACK), what="a change rolled back")
+    after = {node.name: node.uid for node in nodes_of(pool)}
+    assert {name for name in uids if after[name] != uids[name]} == {first}
+    assert [node.labels[MODE] for node in nodes_of(pool)] == ["default"] * 3
+    assert labels_of(pool)[MODE] == "default"
+    assert is_open(pool)

@@ -219,3 +219,31 @@ def test_what_an_applied_change_has_changed_is_before_and_after(visitor: Visitor
     page = Page(visitor(Role.VIEWER).get(f"/changes/{change.pk}/").content.decode())
     assert "Before After" in page.text
     assert "Now Then" not in page.text
+
+
+def test_a_change_that_failed_says_first_where_and_what_can_be_done(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    visitor(Role.ADMIN).post(f"/changes/{change.pk}/decide/", {"action": "approve", "reason": "Fine."})
+    change.steps.filter(kind="cordon").update(
+        state="failed", learned={"code": "forbidden", "done": ["n1"], "left": ["n2"]}
+    )
+    ModeChange.objects.update(state="failed", note="The cluster refused: no. Done on n1; not on n2.")
+    page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
+    [box] = page.all("div", id="guidance")
+    assert "Stopped at step 2 of" in page.text
+    assert page.all("li", id="advice-give-right")
+    assert page.all("li", id="advice-retry")
+    assert page.text.count("The cluster refused: no.") == 1
+
+
+def test_a_given_up_change_that_still_holds_nodes_has_a_button_to_let_go(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    ModeChange.objects.update(state="abandoned", remembered={"ours": ["n1"]}, note="Enough.")
+    page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
+    assert "Cordoned by this change: n1." in page.text
+    assert page.all("button", value="release")
+    assert not Page(visitor(Role.VIEWER).get(f"/changes/{change.pk}/").content.decode()).all("button", value="release")
+    visitor(Role.OPERATOR).post(f"/changes/{change.pk}/decide/", {"action": "release"})
+    page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
+    assert not page.all("button", value="release"), "it is being given back"
+    assert "It is being given back now." in page.text
