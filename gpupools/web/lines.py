@@ -75,10 +75,13 @@ class PoolLine:
     change: ModeChange | None
     needs: tuple[Need, ...]
     known: bool
+    is_by_label: bool = False
 
     @property
     def actual(self) -> int | None:
-        """How many nodes there are: as the provider says, else as the picture says."""
+        """How many nodes there are: as the provider says, which knows of machines on their way; by label, as seen."""
+        if self.is_by_label and self.known:
+            return len(self.lines)
         seen = self.pool.seen.get("total_nodes")
         return int(seen) if seen is not None else len(self.lines) if self.known else None
 
@@ -170,8 +173,16 @@ def pool_lines(
         change.pool_id: change for change in ModeChange.objects.filter(pool__cluster=cluster, state__in=OPEN_STATES)
     }
     states = component_states(cluster)
+    by_label = cluster.provider == Cluster.Provider.KUBERNETES
     return [
-        PoolLine(pool, tuple(by_pool.get(pool.pk, ())), open_changes.get(pool.pk), needs_of(pool.mode, states), known)
+        PoolLine(
+            pool,
+            tuple(by_pool.get(pool.pk, ())),
+            open_changes.get(pool.pk),
+            needs_of(pool.mode, states),
+            known,
+            by_label,
+        )
         for pool in pools
     ]
 
