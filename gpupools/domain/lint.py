@@ -36,6 +36,12 @@ TOPOLOGY_TTL_LABEL = "gputopology.alibabacloud.com/ttl"
 GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
 _SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
 _GPU_ASKS = (EXCLUSIVE_GPU, GPU_MEM, GPU_CORE, TOPOLOGY_GPU)
+_NOT_JUDGED = {
+    "podAffinity": "pod affinity",
+    "podAntiAffinity": "pod anti-affinity",
+    "topologySpreadConstraints": "topology spread",
+    "resourceClaims": "resource claims",
+}
 _FAMILIES = {EXCLUSIVE_GPU: "exclusive", GPU_MEM: "shared", GPU_CORE: "shared", TOPOLOGY_GPU: "topology"}
 
 
@@ -348,6 +354,22 @@ def the_mode_is_there(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def the_preview_judges_all_of_it(subject: _Subject) -> Iterator[Finding]:
+    """Some of what decides over nodes is not looked at here; what is said of nodes then holds without it."""
+    spec = subject.manifest.pod["spec"]
+    affinity = spec.get("affinity")
+    parts = {**spec, **(affinity if isinstance(affinity, dict) else {})}
+    found = [words for key, words in _NOT_JUDGED.items() if parts.get(key)]
+    volumes = spec.get("volumes") or ()
+    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in volumes):
+        found.append("volumes of claims")
+    if found:
+        message = f"The preview does not look at {' and '.join(found)}: the scheduler may refuse nodes for it."
+        yield Finding(
+            "not-judged", WARNING, f"{subject.path}spec", message, "Expect fewer nodes than the preview names."
+        )
+
+
 RULES: tuple[Rule, ...] = (
     resources_are_ones_that_containers_ask_for,
     extended_resources_are_whole_and_equal,
@@ -367,6 +389,7 @@ RULES: tuple[Rule, ...] = (
     asks_for_a_gpu_at_all,
     the_mode_is_there,
     the_namespace_is_not_the_clusters_own,
+    the_preview_judges_all_of_it,
 )
 
 

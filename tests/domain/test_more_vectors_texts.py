@@ -182,3 +182,25 @@ def test_a_resource_that_no_container_can_ask_for_is_found_in_the_manifest(name,
     found = checked({"apiVersion": "v1", "kind": "Pod", **pod})
     unknown = [(each.path, each.fix) for each in found if each.code == "unknown-resource"]
     assert unknown == ([(f"spec.containers[0].resources.limits[{name}]", fix)] if fix else [])
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (
+            "spec__affinity",
+            {"podAffinity": {"x": 1}, "podAntiAffinity": {"x": 1}},
+            "pod affinity and pod anti-affinity",
+        ),
+        ("spec__topologySpreadConstraints", [{"maxSkew": 1}], "topology spread"),
+        ("spec__resourceClaims", [{"name": "gpu"}], "resource claims"),
+        ("spec__volumes", [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}], "volumes of claims"),
+        ("spec__volumes", [{"name": "v", "emptyDir": {}}], None),
+        ("spec__affinity", {"nodeAffinity": {}}, None),
+        ("spec__affinity", None, None),
+    ],
+)
+def test_what_the_preview_does_not_look_at_is_said(place, value, words):
+    found = checked({"apiVersion": "v1", "kind": "Pod", **a_pod(**{place: value})})
+    said = [each.message for each in found if each.code == "not-judged"]
+    assert said == ([f"The preview does not look at {words}: the scheduler may refuse nodes for it."] if words else [])
