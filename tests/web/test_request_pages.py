@@ -238,6 +238,23 @@ def test_the_pools_page_leads_to_what_waits_for_it(visitor: Visitor, vision: Nod
     page = read(visitor(Role.VIEWER).get("/c/cloud/node-pools/vision/"))
     assert "Scale vision to 0" in page.text
     assert f"/requests/{request.pk}/" in {attrs.get("href") for attrs in page.all("a")}
+    again = read(visitor(Role.OPERATOR).post(SCALE, {"desired_size": "0"}))
+    assert f"/requests/{request.pk}/" in {attrs.get("href") for attrs in again.all("a")}
+    narrow = Client()
+    who = an_actor(Role.VIEWER, vision.cluster, "research", name="narrow")
+    narrow.force_login(who.user, "django.contrib.auth.backends.ModelBackend")
+    assert "Scale vision to 0" not in read(narrow.get("/c/cloud/node-pools/vision/")).text
+
+
+def test_a_components_page_leads_to_what_waits_for_it(visitor: Visitor, cloud: Cluster) -> None:
+    an_mps_node(cloud)
+    browser, home = visitor(Role.OPERATOR), f"/c/cloud/ai-suite/{MPS}/"
+    where = browser.post(f"{home}uninstall/", {"reason": WHY})["Location"]
+    for address in (home, f"{home}uninstall/"):
+        assert where in {attrs.get("href") for attrs in read(browser.get(address)).all("a")}
+    again = browser.post(f"{home}uninstall/", {"reason": WHY})
+    assert again.status_code == 400
+    assert "This is asked for already by the-operator" in read(again).text
 
 
 # -- All in one list

@@ -22,7 +22,7 @@ from gpupools.services.componentcare import Rehearsal
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.shell import show
-from gpupools.web.views.components import radius_of, row_of
+from gpupools.web.views.components import radius_of, row_of, waiting_for
 from gpupools.web.views.poolcuts import asked
 
 
@@ -96,6 +96,7 @@ def _show(
         "health": componentcare.nodes(actor, cluster, name),
         "clients": clients,
         "clients_known": known,
+        "requests": waiting_for(actor, cluster, name),
         "second_person": row.restart_kills and requestrules.needed_for(Kind.MPS_UPGRADE),
         "radius": radius_of(cluster, row) if actor.can(Role.OPERATOR, cluster) else None,
         "manual": componentcare.by_hand(cluster, row.name),

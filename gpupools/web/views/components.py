@@ -7,6 +7,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
@@ -14,11 +15,13 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods, require_safe
 
 from gpupools.domain.cgpupolicy import POLICIES
+from gpupools.domain.changes import State
 from gpupools.domain.modes import Component
 from gpupools.domain.requests import Kind
 from gpupools.errors import Missing, Unreachable
 from gpupools.models import Cluster, OperationRequest, Role
 from gpupools.services import componentguards, components, pooladvice, radii, requestrules
+from gpupools.services.access import Actor
 from gpupools.services.components import ComponentRow
 from gpupools.services.radii import Radius
 from gpupools.web.door import actor_of, cluster_of, page
@@ -56,6 +59,12 @@ def clients_of(cluster: Cluster, name: str) -> tuple[str, ...]:
         return componentguards.clients(cluster, Component(name))
     except Unreachable:
         return ()
+
+
+def waiting_for(actor: Actor, cluster: Cluster, name: str) -> QuerySet[OperationRequest]:
+    """Return the operations on a component that are asked for and wait for a second person."""
+    rows = OperationRequest.objects.visible_to(actor).select_related("requested_by")
+    return rows.filter(cluster=cluster, component=name, state=State.PENDING.value)
 
 
 def radius_of(cluster: Cluster, row: ComponentRow) -> Radius | None:
@@ -132,6 +141,7 @@ def uninstall(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
             "form": form,
             "clients": clients,
             "radius": radius_of(here, row),
+            "requests": waiting_for(actor, here, name),
             "second_person": requestrules.needed_for(Kind.COMPONENT_UNINSTALL),
         },
         status=status_of(form),

@@ -20,7 +20,7 @@ from gpupools.services.radii import Radius
 from gpupools.web.door import actor_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.shell import show
-from gpupools.web.views.pools import ScaleForm, line_of, pool_of, show_pool
+from gpupools.web.views.pools import ScaleForm, line_of, pool_of, show_pool, waiting_for
 
 
 class EmptyForm(ScaleForm):
@@ -86,6 +86,7 @@ def _empty(request: HttpRequest, pool: NodePool) -> HttpResponse:
         "form": form,
         "sizes": [form[name] for name in ("desired_size", "enable", "min_instances", "max_instances")],
         "radius": radii.of_pool(pool),
+        "requests": waiting_for(actor, pool).filter(kind=Kind.SIZE_0.value),
         "second_person": requestrules.needed_for(Kind.SIZE_0),
     }
     return show(request, "pool_empty.html", context, status=status_of(form))
@@ -114,6 +115,7 @@ def delete(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "fresh": fresh,
         "form": form,
         "releases": releases,
+        "requests": waiting_for(actor, pool).filter(kind=Kind.FORCED_DELETE.value),
         "radius": _radius(pool) if releases else None,
         "second_person": releases and requestrules.needed_for(Kind.FORCED_DELETE),
     }

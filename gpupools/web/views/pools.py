@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -15,7 +16,7 @@ from gpupools.domain.changes import State
 from gpupools.domain.instances import BY_NAME
 from gpupools.domain.modes import Mode, PlacementPolicy, mode_labels
 from gpupools.errors import Missing
-from gpupools.models import NodePool
+from gpupools.models import NodePool, OperationRequest
 from gpupools.services import diagnosing, nodes, pooladvice
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page
@@ -53,6 +54,12 @@ def pool_of(request: HttpRequest, cluster: str, name: str) -> NodePool:
     if found is None:
         raise Missing(_("Cluster %(cluster)s has no node pool %(name)s.") % {"cluster": here.name, "name": name})
     return found
+
+
+def waiting_for(actor: Actor, pool: NodePool) -> QuerySet[OperationRequest]:
+    """Return the operations on a pool that are asked for and wait for a second person."""
+    rows = pool.operation_requests.visible_to(actor).select_related("requested_by")
+    return rows.filter(state=State.PENDING.value)
 
 
 def line_of(actor: Actor, pool: NodePool) -> tuple[PoolLine, Fresh]:
@@ -133,7 +140,7 @@ def show_pool(request: HttpRequest, pool: NodePool, *, status: int = 200, **form
         "card_types": [BY_NAME[name] for name in pool.instance_types if name in BY_NAME],
         "mode_labels": mode_labels(Mode(pool.mode), policy) if pool.mode else {},
         "changes": pool.changes.select_related("requested_by")[:10],
-        "requests": pool.operation_requests.filter(state=State.PENDING.value),
+        "requests": waiting_for(actor_of(request), pool),
         **forms_given,
     }
     return show(request, "pool.html", context, status=status)
