@@ -90,3 +90,19 @@ def test_machines_that_are_no_instances_are_refused_with_what_was_typed_kept(
     assert page.value_of("instance_ids") == "i-abc banana"
     assert "This is not the id of an ECS instance. Found: banana. Allowed: i-…." in page.text
     assert not Push.objects.exists()
+
+
+def test_a_node_with_other_cards_is_said_to_mix_them(visitor: Visitor, lab: Lab) -> None:
+    name = "aliyun.accelerator/nvidia_name"
+    own = a_node("own", "cgpu", labels={POOL: "cgpu", name: "NVIDIA-A10"})
+    show(
+        lab.cluster,
+        [
+            own,
+            a_node("alike", "cgpu", labels={name: "NVIDIA-A10"}),
+            a_node("other", "share", labels={name: "Tesla-T4"}),
+        ],
+    )
+    text = page_of(visitor, NODES).text
+    assert "other SH share binpack changes its mode: a second person decides mixes cards: it has Tesla-T4" in text
+    assert text.count("mixes cards") == 1

@@ -72,6 +72,7 @@ def manage(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "pool": pool,
         "form": form,
         "typed": {key: typed.get(key, "") for key in ("action", "reason", "instance_ids", "node_name", "holders")},
+        "models": {row.node.card_model for row in own if row.node.card_model},
         "chosen": frozenset(typed.getlist("node_names")),
         "sources": [each for each in others.order_by("name") if each.name in populated],
         "targets": others.exclude(mode="").order_by("name"),
