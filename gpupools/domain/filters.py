@@ -6,7 +6,7 @@ Each filter returns the rejections of one node, none when it passes. It knows no
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
 from gpupools.domain.gpus import AffinityTerm, Ask, GpuNode, HostPort, Requirement, Taint, Toleration
@@ -20,6 +20,7 @@ NOT_READY_TAINT = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 EVERY_ADDRESS = frozenset({"", "0.0.0.0"})  # noqa: S104  # compared with, never bound
 PODS = "pods"
+EMPTY_TERM = "a term that is empty and matches no node"
 
 Rejections = tuple[Rejection, ...]
 PASSED: Rejections = ()
@@ -130,12 +131,7 @@ def explained(ask: Ask, node: GpuNode) -> dict[str, str]:
         if node.labels.get(key) != value
     ]
     if ask.required_terms is not None and not any(matches_term(term, node) for term in ask.required_terms):
-        wrong += dict.fromkeys(
-            f"{each.key} {each.operator} {', '.join(each.values)}".strip() + f" {_found(each.key, node)}"
-            for term in ask.required_terms
-            for each in term.expressions
-            if not matches_requirement(each, node.labels)
-        )
+        wrong += dict.fromkeys(said for term in ask.required_terms for said in _failing(term, node)) or [EMPTY_TERM]
     found = {
         "taint": ", ".join(
             f"{each.key}={each.value}:{each.effect}" if each.value else f"{each.key}:{each.effect}"
@@ -144,6 +140,16 @@ def explained(ask: Ask, node: GpuNode) -> dict[str, str]:
         "affinity": "; ".join(wrong),
     }
     return {code: text for code, text in found.items() if text}
+
+
+def _failing(term: AffinityTerm, node: GpuNode) -> Iterator[str]:
+    """Say of each requirement of a term that a node does not meet what was found there."""
+    for each in term.expressions:
+        if not matches_requirement(each, node.labels):
+            yield f"{each.key} {each.operator} {', '.join(each.values)}".strip() + f" {_found(each.key, node)}"
+    for each in term.fields:
+        if not _matches_field(each, node):
+            yield f"{each.key} {each.operator} {', '.join(each.values)}".strip() + f" (found {node.name})"
 
 
 def _taints(node: GpuNode) -> tuple[Taint, ...]:

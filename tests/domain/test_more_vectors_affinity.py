@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from gpupools.domain import objects
+from gpupools.domain.filters import explained
 from tests.domain.rawobjects import WHOLE, box, exclusive, raw_node, raw_pod, refusal, seen
 
 GPU = {WHOLE: "1"}
@@ -181,3 +183,17 @@ def test_reasons_and_their_counts_are_sorted_as_text():
     assert said.message.endswith(
         ": 10 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."
     )
+
+
+@pytest.mark.parametrize(
+    ("term", "said"),
+    [
+        (labelled(rule("z", "In", "a", "b")), "z In a, b (found c)"),
+        (labelled(rule("y", "Exists"), rule("z", "Exists")), "y Exists (not there)"),
+        (named(rule("metadata.name", "NotIn", "n1")), "metadata.name NotIn n1 (found n1)"),
+        ({}, "a term that is empty and matches no node"),
+    ],
+)
+def test_what_of_a_term_does_not_match_is_named(term, said):
+    ask = objects.convert("Pod", bound_to(term)).ask
+    assert explained(ask, objects.convert("Node", exclusive(labels={"z": "c"}))) == {"affinity": said}
