@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from gpupools.domain.changes import Move, State
@@ -56,14 +56,14 @@ def push_change_step(push: Push) -> Outcome:
     step = steps_due.select_related("confirmed_by").order_by("position").first()
     if step is None:
         return Done("Carried out.", lambda: _succeed(change))
-    _begin(step)
+    _begin(push, step)
     try:
         with gateways.pools_of(push.cluster) as (kubernetes, provider):
             seen = changefacts.look(change.pool, kubernetes, names_now(change))
             result = _carry_out(Site(push, change, step, kubernetes, provider, seen))
     except Unreachable as error:
-        _note(step, error.message)
-        stepprogress.note_trouble(step, error.code)
+        _note(ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk), error.message)
+        stepprogress.note_trouble(push, step, error.code)
         raise
     return _outcome(change, step, result)
 
@@ -72,12 +72,12 @@ def _carry_out(site: Site) -> Result:
     stepprogress.note(site)
     try:
         result = machinesteps.STEPS[site.step.kind](site)
-        stepprogress.note_trouble(site.step)
+        stepprogress.note_trouble(site.push, site.step)
         return result
     except (pushes.LostLease, Unreachable):
         raise
     except ConsoleError as error:
-        stepprogress.note_trouble(site.step, error.code)
+        stepprogress.note_trouble(site.push, site.step, error.code)
         # What was done before the refusal is done: look once more, so that the failure can name it.
         with suppress(ConsoleError):
             site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))
@@ -107,11 +107,14 @@ def _start(change: ModeChange) -> Outcome:
     return Again(0.0, write=lambda: move(change, Move.START, SYSTEM, started_at=timezone.now()))
 
 
-def _begin(step: ChangeStep) -> None:
+def _begin(push: Push, step: ChangeStep) -> None:
     if step.state == ChangeStep.State.RUNNING:
         return
     step.state, step.started_at = ChangeStep.State.RUNNING, timezone.now()
-    step.save(update_fields=["state", "started_at"])
+    # A worker that was stopped for long must not begin again what another has ended meanwhile.
+    row = ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk)
+    if not row.update(state=step.state, started_at=step.started_at):
+        raise pushes.LostLease()
 
 
 def _outcome(change: ModeChange, step: ChangeStep, result: Result) -> Outcome:
@@ -120,26 +123,27 @@ def _outcome(change: ModeChange, step: ChangeStep, result: Result) -> Outcome:
         return Done(note, lambda: _stop(change, step, note))
     if isinstance(result, Waiting):
         detail = result.detail
-        return Again(result.seconds, detail=detail, write=lambda: _note(step, detail))
+        return Again(result.seconds, detail=detail, write=lambda: _note(_row(step), detail))
     return Again(0.0, detail=result.detail, write=_finisher(change, step, result.detail))
 
 
-def _note(step: ChangeStep, detail: str) -> None:
-    row = ChangeStep.objects.filter(pk=step.pk)
+def _row(step: ChangeStep) -> QuerySet[ChangeStep]:
+    return ChangeStep.objects.filter(pk=step.pk)
+
+
+def _note(row: QuerySet[ChangeStep], detail: str) -> None:
     # What it waits for since when: the clock starts again when it waits for something else.
     row.exclude(detail=detail[:1000]).update(detail=detail[:1000], waiting_since=timezone.now())
 
 
 def _stop(change: ModeChange, step: ChangeStep, note: str) -> None:
-    _note(step, note)
+    _note(_row(step), note)
     move(change, Move.PAUSE, SYSTEM, note=note)
 
 
 def _finisher(change: ModeChange, step: ChangeStep, detail: str) -> Callable[[], None]:
     def finish() -> None:
-        ChangeStep.objects.filter(pk=step.pk).update(
-            state=ChangeStep.State.DONE, detail=detail[:1000], finished_at=timezone.now()
-        )
+        _row(step).update(state=ChangeStep.State.DONE, detail=detail[:1000], finished_at=timezone.now())
         audit.record(
             SYSTEM, "change.step", change, cluster=change.pool.cluster, step=step.kind, title=step.title, detail=detail
         )

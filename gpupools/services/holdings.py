@@ -24,6 +24,8 @@ from gpupools.services.pushes import Again, Done, Outcome
 from gpupools.services.site import LOOK_AGAIN_SECONDS, listed
 from gpupools.services.steps import BATCH
 
+# What a note of an ended change goes on with when that failed.
+NOT_GIVEN_BACK: Final = "Not given back yet:"
 _OPEN: Final = frozenset(state.value for state in OPEN)
 
 
@@ -153,5 +155,6 @@ def push_release_failed(push: Push, sentence: str) -> None:
     """Say on the change that it still holds something, and why; called where the push is parked."""
     change = ModeChange.objects.filter(pk=push.payload["change"]).first()
     if change is not None:
-        note = f"{change.note} Not given back yet: {sentence}".strip()
+        before = change.note.partition(NOT_GIVEN_BACK)[0].strip()
+        note = f"{before} {NOT_GIVEN_BACK} {sentence}".strip()
         ModeChange.objects.filter(pk=change.pk).update(note=note)

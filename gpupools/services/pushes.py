@@ -16,7 +16,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F, Q
+from django.db.models import Exists, F, Q
 from django.utils import timezone
 
 from gpupools.errors import Conflict, ConsoleError, Unreachable
@@ -153,6 +153,11 @@ def hold(push: Push) -> None:
     until = timezone.now() + timedelta(seconds=lease_seconds())
     if not _mine(push).update(lease_until=until):
         raise LostLease()
+
+
+def is_held(push: Push) -> Exists:
+    """Return the condition that no other worker has a push by now, for updates of rows that are written under it."""
+    return Exists(_mine(push))
 
 
 class LostLease(Conflict):

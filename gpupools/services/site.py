@@ -178,17 +178,19 @@ class Site:
         return set(self.change.remembered.get("ours", ()))
 
     def remember(self, **facts: Any) -> None:
-        """Keep facts on the change before anything depends on them; stop when it was moved meanwhile."""
+        """Keep facts on the change before anything depends on them; stop when it was moved or taken over meanwhile."""
         remembered = {**self.change.remembered, **facts}
-        kept = ModeChange.objects.filter(pk=self.change.pk, state=self.change.state).update(remembered=remembered)
-        if not kept:
+        row = ModeChange.objects.filter(pushes.is_held(self.push), pk=self.change.pk, state=self.change.state)
+        if not row.update(remembered=remembered):
             raise pushes.LostLease()
         self.change.remembered = remembered
 
     def learn(self, **facts: Any) -> None:
-        """Keep facts on the step before anything waits on them."""
-        self.step.learned = {**self.step.learned, **facts}
-        ChangeStep.objects.filter(pk=self.step.pk).update(learned=self.step.learned)
+        """Keep facts on the step before anything waits on them; stop when another worker has taken it over."""
+        learned = {**self.step.learned, **facts}
+        if not ChangeStep.objects.filter(pushes.is_held(self.push), pk=self.step.pk).update(learned=learned):
+            raise pushes.LostLease()
+        self.step.learned = learned
 
     def overdue(self, limit: timedelta) -> bool:
         """Tell whether the step has run for longer than that."""

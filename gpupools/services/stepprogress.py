@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from gpupools.domain import plans, routes
-from gpupools.models import ChangeStep
+from gpupools.models import ChangeStep, Push
+from gpupools.services import pushes
 from gpupools.services.changefacts import is_member
 from gpupools.services.site import Site, listed
 
@@ -23,15 +24,14 @@ def note(site: Site) -> None:
     left = look(site, concerned) & concerned
     now = {"done": sorted(concerned - left), "left": sorted(left)}
     if any(site.step.learned.get(key) != value for key, value in now.items()):
-        site.step.learned = {**site.step.learned, **now}
-        ChangeStep.objects.filter(pk=site.step.pk).update(learned=site.step.learned)
+        site.learn(**now)
 
 
-def note_trouble(step: ChangeStep, code: str = "") -> None:
+def note_trouble(push: Push, step: ChangeStep, code: str = "") -> None:
     """Keep the code of what stands in a step's way; without one, that nothing does."""
     if step.learned.get("code", "") != code:
         step.learned = {**step.learned, "code": code}
-        ChangeStep.objects.filter(pk=step.pk).update(learned=step.learned)
+        ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk).update(learned=step.learned)
 
 
 def told(step: ChangeStep) -> str:

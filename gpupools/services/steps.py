@@ -129,7 +129,9 @@ def _evict(site: Site, pods: Sequence[Pod]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for uid, text in refused:
         by_reason.setdefault(text, []).extend(_name(pod) for pod in pods if pod.uid == uid)
-    return [f"{listed(sorted(named), most=3)} may not be evicted now: {text}" for text, named in by_reason.items()][:3]
+    return [
+        f"{listed(sorted(named), most=3)} may not be evicted now: {text}" for text, named in sorted(by_reason.items())
+    ][:3]
 
 
 def _holding(holders: list[Pod]) -> str:

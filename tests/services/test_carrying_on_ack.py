@@ -12,6 +12,7 @@ from gpupools.domain.gpus import GpuNode
 from gpupools.models import Cluster, NodePool, Push
 from gpupools.services import changes, gateways, pools, poolsync
 from gpupools.services.access import Actor
+from gpupools.services.site import Site
 from tests.services import driving
 from tests.services.driving import a_sleeper, connected, drive, opened, reaches, run_one, settle, until
 from tests.simulator.harness import SimulatorProcess
@@ -121,11 +122,15 @@ def test_the_label_call_is_made_once_though_the_worker_dies_after_it(
     class Killed(BaseException):
         pass
 
-    def dies(*_: object, **__: object) -> None:
-        raise Killed
+    learn = Site.learn
+
+    def dies(site: Site, **facts: object) -> None:
+        if "task_id" in facts:
+            raise Killed
+        learn(site, **facts)
 
     with monkeypatch.context() as dying:
-        dying.setattr("gpupools.services.steps.Site.learn", dies)
+        dying.setattr(Site, "learn", dies)
         with pytest.raises(Killed):
             run_one()
     operation = facts_of(pool).op_id

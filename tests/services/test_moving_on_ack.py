@@ -12,6 +12,7 @@ from gpupools.domain.changes import State
 from gpupools.models import Cluster, ModeChange, NodePool, Push
 from gpupools.services import changes, gateways, poolcuts, pools, poolsync
 from gpupools.services.access import Actor
+from gpupools.services.site import Site
 from tests.services import driving
 from tests.services.driving import connected, drive, opened, reaches, run_one, settle, until
 from tests.services.test_carrying_on_ack import MODE, approved, labels_of, nodes_of
@@ -128,12 +129,19 @@ def test_a_worker_that_dies_after_each_call_moves_no_machine_twice(
     class Killed(BaseException):
         pass
 
+    learn = Site.learn
+
     def dies(*_: object, **__: object) -> None:
         raise Killed
 
+    def dies_of_a_task(site: Site, **facts: object) -> None:
+        if "task_id" in facts:
+            raise Killed
+        learn(site, **facts)
+
     def arrives_after_one_more_death() -> bool:
         with monkeypatch.context() as dying:
-            dying.setattr("gpupools.services.site.Site.learn", dies)
+            dying.setattr(Site, "learn", dies_of_a_task)
             dying.setattr("gpupools.services.pushes._settle", dies)
             try:
                 run_one()
