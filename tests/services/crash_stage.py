@@ -36,6 +36,8 @@ ASKS = {
     "mps": {"aliyun.com/gpu-mem": 4},
     "core_mem": {"aliyun.com/gpu-mem": 4, "aliyun.com/gpu-core.percentage": 10},
 }
+# One that works, and two that sleep.
+WORKERS = 3
 SCALING = {"enable": True, "min_instances": 1, "max_instances": 5}
 
 
@@ -77,7 +79,7 @@ class Stage:
     operator: Actor
     admin: Actor
     gate: Gate
-    workers: Workers
+    workers: tuple[Workers, ...]
     taken: dict[str, count[int]] = field(default_factory=dict)
 
     @property
@@ -178,20 +180,26 @@ class Stage:
         with self._asking("/api/v1/nodes") as answer:
             return str(json.load(answer)["metadata"]["resourceVersion"])
 
-    def node_events(self, since: str) -> list[dict[str, object]]:
-        """Every version that nodes have had since, oldest first, as the cluster itself has it."""
+    def node_states(self, since: str) -> dict[str, list[tuple[bool, str]]]:
+        """By UID, how nodes have stood one after the other since a version: whether closed, and their mode's label.
+
+        As the cluster itself has it; a node of which nothing changed is not there.
+        """
+        states: dict[str, list[tuple[bool, str]]] = {}
         with self._asking("/api/v1/nodes") as answer:
             listed = json.load(answer)
         last = max(int(each["metadata"]["resourceVersion"]) for each in listed["items"])
-        events: list[dict[str, object]] = []
         if last <= int(since):
-            return events
+            return states
         with self._asking(f"/api/v1/nodes?watch=true&resourceVersion={since}") as answer:
             while line := answer.readline():
-                event = json.loads(line)
-                events.append(event)
-                if int(event["object"]["metadata"]["resourceVersion"]) >= last:
-                    return events
+                node = json.loads(line)["object"]
+                now = (bool(node["spec"].get("unschedulable")), node["metadata"]["labels"].get(MODE, ""))
+                seen = states.setdefault(node["metadata"]["uid"], [])
+                if not seen or seen[-1] != now:
+                    seen.append(now)
+                if int(node["metadata"]["resourceVersion"]) >= last:
+                    return states
         raise AssertionError("the watch ended early")
 
     @contextmanager
@@ -232,8 +240,12 @@ def staged(
                 "endpoint": stack.enter_context(relayed(to_server(simulator.ack["endpoint"], None), gate)),
             }
         cluster = clusters.connect(SYSTEM, name=provider, provider=provider, kubeconfig=yaml.safe_dump(config), ack=ack)
-        workers = Workers(gate, database=database_url(), broker=settings.REDIS_URL, log=folder / f"{provider}.log")
-        stack.callback(workers.close)
+        log = folder / f"{provider}.log"
+        workers = tuple(
+            Workers(gate, database=database_url(), broker=settings.REDIS_URL, log=log) for _ in range(WORKERS)
+        )
+        for each in workers:
+            stack.callback(each.close)
         with_components(admin, cluster, "ack-ai-installer", "ack-mps-control")
         stage = Stage(simulator, cluster, operator, admin, gate, workers)
         with opened(cluster) as kubernetes:

@@ -16,18 +16,19 @@ from gpupools.models import AuditEntry, ChangeStep, ModeChange, PoolHold, Push
 from gpupools.services import changes
 from tests.services.crash_plots import END, GIVE_UP, START, Plot
 from tests.services.crash_stage import MODE, SCALING, Stage, label
-from tests.services.killing import Stop
+from tests.services.killing import Stop, Workers
 
 # A change that dies more often than this does not get on.
 MOST_KILLS = 120
 
 
 class Moment(StrEnum):
-    """When a worker is killed, in each step anew."""
+    """What becomes of a worker, in each step anew."""
 
-    BEFORE = "before anything of it has reached the cluster"
-    DURING = "when it was carried out and no answer has come back"
-    AFTER = "around the storing of what it has learned"
+    BEFORE = "killed before anything of it has reached the cluster"
+    DURING = "killed when it was carried out and no answer has come back"
+    AFTER = "killed around the storing of what it has learned"
+    LATE = "taken for dead and awake again when another has done it"
 
 
 @dataclass
@@ -54,6 +55,9 @@ class Story:
         self._died_at: set[tuple[object, ...]] = set()
         self._run = 0
         self._nudged: set[int] = set()
+        self._worker = stage.workers[0]
+        self._sleepers: list[tuple[Workers, Stop]] = []
+        self._slept_in = 0
         self.change = plot.begins(stage)
         self._tasks = set(stage.tasks())
         self._version = stage.version()
@@ -65,45 +69,74 @@ class Story:
         stage.gate.is_open = False
         stop = None
         try:
-            stage.workers.start()
-            while (stop := stage.gate.next()).what != "idle":
+            self._worker.start()
+            while True:
+                stop = stage.gate.next()
                 self._note(stop)
-                if self._is_time(stop):
-                    stage.workers.kill()
-                    stop.word.set_result(False)
-                    self._lease_runs_out()
-                    stage.workers.start()
+                if self._sleepers and (stop.what == "idle" or stop.what == "claimed" and self._run != self._slept_in):
+                    self._wake()
+                if stop.what == "idle":
+                    break
+                if not self._is_time(stop):
+                    if stop.what == "settled":
+                        self._nudge(stop)
+                    stop.word.set_result(True)
                     continue
-                if stop.what == "settled":
-                    self._nudge(stop)
-                stop.word.set_result(True)
+                if self.moment == Moment.LATE:
+                    self._slept_in = self._run
+                    self._sleepers.append((self._worker, stop))
+                    self._worker = next(each for each in stage.workers if not each.is_working)
+                else:
+                    self._worker.kill()
+                    stop.word.set_result(False)
+                self._lease_runs_out()
+                self._worker.start()
         finally:
-            stage.workers.kill()
-            if stop is not None and not stop.word.done():
-                stop.word.set_result(False)
+            for worker, held in (*self._sleepers, (self._worker, stop)):
+                worker.kill()
+                if held is not None and not held.word.done():
+                    held.word.set_result(False)
             stage.gate.is_open = True
         self.change.refresh_from_db()
 
+    def _wake(self) -> None:
+        """Let those go on that were taken for dead: they must not change anything any more."""
+        for worker, held in self._sleepers:
+            before = self._rows()
+            held.word.set_result(True)
+            while (late := self._stage.gate.next()).what != "ran":
+                harmful = late.what == "settled" or late.what == "asks" and late.is_write
+                late.word.set_result(not harmful)
+                assert not harmful, f"a worker that was taken for dead: {late}"
+            worker.kill()
+            late.word.set_result(False)
+            assert self._rows() == before, f"a worker that was taken for dead has written: {before}, {self._rows()}"
+        self._sleepers.clear()
+
+    def _rows(self) -> list[object]:
+        """Everything that the console keeps of the change."""
+        row = ModeChange.objects.filter(pk=self.change.pk).values()
+        pushes = Push.objects.filter(target=f"change:{self.change.pk}").values()
+        return [*row, *self.change.steps.values(), *pushes]
+
     def _note(self, stop: Stop) -> None:
         assert stop.what != "ended", f"the worker ended by itself: {stop.number}"
-        if stop.what != "settled":
+        if stop.what not in ("settled", "ran"):
             self._run = self._run_now()
         if stop.what == "answered" and stop.is_write and 200 <= stop.status < 300:
             self.seen[self._run].writes.append(stop)
 
     def _run_now(self) -> int:
         """Tell which run or step the worker is at, counted as in the plot's ``runs``."""
-        if self.plot.end == State.ABANDONED:
+        state = ModeChange.objects.values_list("state", flat=True).get(pk=self.change.pk)
+        if self.plot.end == State.ABANDONED or state == State.APPROVED:
             return 0
-        steps = self.change.steps.filter(is_rollback=self.plot.is_back)
-        states = list(steps.values_list("state", flat=True))
-        first = self.plot.runs.index(START) + 1 if START in self.plot.runs else 0
-        if ChangeStep.State.RUNNING in states:
-            return first + states.index(ChangeStep.State.RUNNING)
-        return first + len(states) if set(states) == {ChangeStep.State.DONE} else 0
+        states = list(self.change.steps.filter(is_rollback=self.plot.is_back).values_list("state", flat=True))
+        done = states.count(ChangeStep.State.DONE)
+        return done + (START in self.plot.runs)
 
     def _is_time(self, stop: Stop) -> bool:
-        """Tell whether the worker is to die here; it dies once at each such place."""
+        """Tell whether the worker is to die or sleep here; one does at each such place."""
         place: tuple[object, ...] | None = None
         if self.moment == Moment.BEFORE and stop.what == "asks":
             place = (self._run, stop.is_write)
@@ -115,6 +148,10 @@ class Story:
                 place = (self._run, "probe")
         elif self.moment == Moment.AFTER and stop.what in ("settling", "settled"):
             place = (self._run, stop.what, stop.detail)
+        elif self.moment == Moment.LATE:
+            # What it knows is old when it wakes up: that there is something to do, or which nodes there are.
+            nodes = stop.what == "answered" and stop.path == "/api/v1/nodes"
+            place = (self._run, stop.what) if nodes or stop.what == "claimed" else None
         if place is None or place in self._died_at:
             return False
         self._died_at.add(place)
@@ -174,6 +211,8 @@ class Story:
             steps = change.steps.filter(is_rollback=self.plot.is_back)
             assert [step.kind for step in steps] == list(self.plot.kinds), self._steps()
             assert {step.state for step in steps} == {ChangeStep.State.DONE}, self._steps()
+            told_of = [step.detail for step in steps if step.kind == "uncordon" and self.plot.writes.get("uncordon")]
+            assert all(detail.startswith("Uncordoned ") for detail in told_of), told_of
             expected["change.confirm"] = sum(kind in MANUAL for kind in self.plot.kinds)
         assert told == +expected, f"told: {told}"
 
@@ -209,12 +248,7 @@ class Story:
         """Count at the cluster: ACK's tasks, and how often nodes were opened, closed, labelled, gone and made."""
         asked = Counter(kind for each, kind in self._stage.tasks().items() if each not in self._tasks)
         assert asked == Counter(self.plot.tasks), f"ACK's tasks: {asked}"
-        seen: dict[str, list[tuple[object, object]]] = defaultdict(list)
-        for event in self._stage.node_events(self._version):
-            node = event["object"]
-            now = (node["spec"].get("unschedulable", False), node["metadata"]["labels"].get(MODE))
-            if not seen[node["metadata"]["uid"]] or seen[node["metadata"]["uid"]][-1] != now:
-                seen[node["metadata"]["uid"]].append(now)
+        seen = self._stage.node_states(self._version)
         restless = {uid: states for uid, states in seen.items() if len(states) > 4 or len(set(states)) != len(states)}
         assert not restless, f"nodes went to and fro: {restless}"
 

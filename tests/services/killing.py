@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPSConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import IO
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +34,9 @@ _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 class Stop:
     """Something that a worker is about to do, or that has just been done for it.
 
-    ``what``: asks (a request on its way to the cluster), answered (carried out there, the answer held back), settling
-    and settled (an outcome in the console's own rows), idle, born, ended. ``word`` lets it go on, or drops it.
+    ``what``: claimed (a row of the queue), asks (a request on its way to the cluster), answered (carried out there, the
+    answer held back), settling and settled (an outcome in the console's own rows), ran (all that was due), idle, born,
+    ended. ``word`` lets it go on, or drops it.
     """
 
     what: str
@@ -160,43 +162,60 @@ class Workers:
     def __init__(self, gate: Gate, *, database: str, broker: str, log: Path) -> None:
         self._gate = gate
         self._pid = 0
-        environment = {**os.environ, "DATABASE_URL": database, "REDIS_URL": broker}
-        environment["DJANGO_SETTINGS_MODULE"] = "console.settings"
-        with log.open("ab") as errors:
-            self._nursery = subprocess.Popen(
+        self._log = log
+        self._environment = {
+            **os.environ,
+            "DATABASE_URL": database,
+            "REDIS_URL": broker,
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+        }
+        self._nursery: subprocess.Popen[bytes] | None = None
+
+    def _open(self) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as errors:
+            nursery = subprocess.Popen(
                 [sys.executable, "-m", "tests.services.mortal"],
                 cwd=ROOT,
-                env=environment,
+                env=self._environment,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
             )
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader = threading.Thread(target=self._read, args=(nursery.stdout,), daemon=True)
         self._reader.start()
+        return nursery
 
-    def _read(self) -> None:
-        assert self._nursery.stdout is not None
-        for line in self._nursery.stdout:
+    def _read(self, said_by_workers: IO[bytes]) -> None:
+        for line in said_by_workers:
             said = json.loads(line)
             stop = Stop(said["what"], detail=said.get("detail", ""), number=said.get("pid", said.get("code", 0)))
             self._gate.stops.put(stop)
-            if stop.what in ("settling", "settled", "idle"):
+            if stop.what not in ("born", "ended"):
                 stop.word.add_done_callback(lambda word: self._write() if word.result() else None)
 
     def _write(self) -> None:
+        assert self._nursery is not None
         assert self._nursery.stdin is not None
         self._nursery.stdin.write(b"on\n")
         self._nursery.stdin.flush()
 
     def start(self) -> None:
         """Start a worker; it works from now on."""
+        self._nursery = self._nursery or self._open()
         self._write()
         stop = self._gate.next()
         assert stop.what == "born", f"the worker did not start: {stop}"
         self._pid = stop.number
 
+    @property
+    def is_working(self) -> bool:
+        """Whether a worker lives."""
+        return bool(self._pid)
+
     def kill(self) -> None:
-        """Kill the worker as it is, and wait until it is gone."""
+        """Kill the worker as it is, if there is one, and wait until it is gone."""
+        if not self._pid:
+            return
         os.kill(self._pid, signal.SIGKILL)
         self._pid = 0
         while (stop := self._gate.next()).what != "ended":
@@ -205,6 +224,8 @@ class Workers:
 
     def close(self) -> None:
         """End everything that was started here."""
+        if self._nursery is None:
+            return
         if self._pid:
             os.kill(self._pid, signal.SIGKILL)
         assert self._nursery.stdin is not None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Collection
 
 import django
 
@@ -20,7 +21,7 @@ from gpupools.models import Push  # noqa: E402
 from gpupools.services import pushes, pushing  # noqa: E402
 
 PAUSE_SECONDS = 0.02
-_settle = pushes._settle
+_claim, _settle = pushes.claim, pushes._settle
 # Read without a buffer: parent and child share it.
 _words = open(0, "rb", buffering=0, closefd=False)  # noqa: SIM115
 
@@ -37,6 +38,14 @@ def say_and_wait(what: str, detail: str = "") -> None:
         os._exit(0)
 
 
+def claim(**arguments: Collection[int]) -> Push | None:
+    """Claim what is due, as the product does."""
+    push = _claim(**arguments)
+    if push is not None:
+        say_and_wait("claimed")
+    return push
+
+
 def settle(push: Push, outcome: pushes.Outcome) -> None:
     """Store an outcome as the product does; right before and right after it is a good time to die."""
     say_and_wait("settling", outcome.detail)
@@ -47,11 +56,13 @@ def settle(push: Push, outcome: pushes.Outcome) -> None:
 def work() -> None:
     """Carry out what is due, as a worker does; pauses between two looks at a cluster are cut short."""
     say("born", pid=os.getpid())
-    pushes._settle = settle
+    pushes.claim, pushes._settle = claim, settle
     while True:
         queued = Push.objects.filter(state=Push.State.QUEUED)
         queued.filter(lease_until=None).update(due_at=timezone.now())
-        if not pushing.run_due() and not queued.exists():
+        if pushing.run_due():
+            say_and_wait("ran")
+        elif not queued.exists():
             say_and_wait("idle")
         time.sleep(PAUSE_SECONDS)
 
