@@ -23,6 +23,7 @@ from gpupools.services.site import listed
 STUCK: Final = timedelta(minutes=5)
 _TASKS: Final = frozenset({"task-failed", "task-gone"})
 _RIGHTS: Final = frozenset({"forbidden", "unauthorized"})
+_ENDED: Final = {State.ABANDONED: "Given up", State.ROLLED_BACK: "Rolled back", State.APPLIED: "Applied"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +162,15 @@ def _free_the_nodes(change: ModeChange, by_budget: bool = False) -> Advice:
 def _ended(change: ModeChange, held: Held) -> Guidance:
     found = []
     if held.is_returnable:
-        what = "It is being given back now." if holdings.is_letting_go(change) else "Give it back with the button here."
+        what = (
+            "It is being given back now."
+            if holdings.is_letting_go(change)
+            else "Give it back with the button here, once nothing stands in its way."
+        )
         found.append(Advice("give-back", what))
     if held.outside:
         message = "Machines in no pool are added by the page of the pool that they shall be in."
         found.append(Advice("add-machines", message))
-    headline = "It still holds something of the cluster"
-    return Guidance(headline, is_bad=True, since=change.finished_at, held=held, advice=tuple(found))
+    headline = f"{_ENDED[State(change.state)]}, but not everything is given back"
+    _, mark, why = change.note.partition(holdings.NOT_GIVEN_BACK)
+    return Guidance(headline, f"{mark}{why}", True, since=change.finished_at, held=held, advice=tuple(found))

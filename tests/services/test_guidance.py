@@ -142,7 +142,7 @@ def test_machines_that_left_a_pool_and_joined_none_are_named_until_they_join(ope
     assert holdings.held_by(change).cordoned == (), "the cordon went with the Node"
     attach = ChangeStep.objects.create(change=change, position=3, kind="attach", title="a", learned={"done": ["n1"]})
     found = guided(change)
-    assert found.headline == "It still holds something of the cluster"
+    assert found.headline == "Given up, but not everything is given back"
     assert found.held.sentences() == ["In no node pool: n2 (i-2)."]
     assert codes(found) == ["add-machines"]
     attach.learned = {"done": names}

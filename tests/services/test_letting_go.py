@@ -129,7 +129,8 @@ def test_what_could_not_be_given_back_is_said_and_given_back_when_asked_again(
     assert change.state == State.ABANDONED
     assert "Not given back yet: The cluster refused: nodes is forbidden" in change.note
     found = guidance.guide(change, list(change.steps.all()))
-    assert found.headline == "It still holds something of the cluster"
+    assert found.headline == "Given up, but not everything is given back"
+    assert found.why.startswith("Not given back yet: The cluster refused: nodes is forbidden")
     assert len(found.held.cordoned) == 2
     assert not facts_of(pool).auto_scaling.enable
     breaker.http.call("DELETE", "/faults")
