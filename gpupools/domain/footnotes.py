@@ -89,7 +89,7 @@ def _unit_notes(nodes: Sequence[NodeAllocation]) -> Iterator[str]:
             )
         elif word != guess:
             yield f"A unit of GPU memory is {_size(word)} on: {where}. {said}, by how many units the first card has."
-    if len(by_word) > 1 and guess in by_word:
+    if guess in by_word:
         yield f"A unit of GPU memory is {_size(guess)} on: {', '.join(by_word[guess])}."
 
 

@@ -63,7 +63,7 @@ def details(
     dashes = ""
     for node in [*shared, *former]:
         rows += [[""], ["NAME:", node.node], ["IPADDRESS:", _address(nodes, node)], [""]]
-        pending = ["Pending(Allocated)"] if node.memory_units_pending and node.memory_units else []
+        pending = ["Pending(Allocated)"] if node.memory_units_pending else []
         gpus = node.gpus if node.memory_units else ()
         rows.append(["NAME", "NAMESPACE", *(f"GPU{gpu.index}(Allocated)" for gpu in gpus), *pending, ""])
         pods = [
@@ -84,7 +84,7 @@ def details(
 def _parted(allocations: Sequence[NodeAllocation]) -> tuple[list[NodeAllocation], list[NodeAllocation]]:
     """Part the nodes that report shared memory from those on which only a former mode holds some."""
     shared = [node for node in allocations if node.memory_units > 0]
-    return shared, [node for node in allocations if node.memory_units <= 0 and held_before(node)]
+    return shared, [node for node in allocations if held_before(node)]
 
 
 def _before(node: NodeAllocation) -> int:
@@ -92,7 +92,7 @@ def _before(node: NodeAllocation) -> int:
 
 
 def _held(node: NodeAllocation) -> int:
-    return node.memory_units_used if node.memory_units else _before(node)
+    return node.memory_units_used + _before(node)
 
 
 def _address(nodes: Mapping[str, GpuNode], node: NodeAllocation) -> str:
@@ -162,7 +162,7 @@ def _document_of(node: NodeAllocation, ip: str) -> dict[str, Any]:
         "memory_units_releasing": node.memory_units_releasing,
         "memory_units_pending": node.memory_units_pending,
         "memory_units_orphan": node.memory_units_orphan,
-        "memory_units_former": 0 if node.memory_units else _before(node),
+        "memory_units_former": _before(node),
         "core_percent": node.core_percent,
         "core_percent_used": node.core_percent_used,
         "gpus": [

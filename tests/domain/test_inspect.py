@@ -83,6 +83,11 @@ def test_a_pod_on_cards_within_and_beyond_the_columns_is_told_of_both():
     ]
 
 
+def test_the_first_card_that_is_not_there_has_no_column():
+    (found,) = notes(a_node(cards=1), pods=[a_pod(mem=2, at={1: 2})])
+    assert found.endswith("kubectl inspect cgpu would print 0/15 for the node and count no more of it.")
+
+
 def test_memory_without_cards_shows_no_card():
     lines = shown(a_node("a", resources={COUNT: 0}), a_node("b", cards=1), pods=[a_pod(mem=4, on="a")]).splitlines()
     assert lines[1] == "a     unknown    0/0                    4                   4/60"
@@ -146,6 +151,9 @@ def test_a_node_without_a_label_counts_as_its_neighbours_do_where_it_can():
     labelled = a_node("b", cards=1, units=22, labels={MEMORY: "23028MiB"})
     assert shown(a_node("a"), labelled).splitlines()[0].endswith("GPU Memory(GiB)")
     assert notes(a_node("a"), labelled) == []
+    no_cards = a_node("a", resources={COUNT: 0})
+    large = a_node("b", cards=1, units=253, labels={MEMORY: "32510MiB"})
+    assert shown(no_cards, large).splitlines()[0].endswith("GPU Memory(128MiB)")
 
 
 def test_nodes_with_whole_cards_have_a_table_of_their_own():
@@ -251,6 +259,13 @@ def test_what_a_former_mode_still_holds_has_a_row_of_its_own_and_counts_in_no_su
         "24/30 (80%)  \n"
         f"{BEFORE}default/old, far/two{LEFT_OUT}\n"
     )
+
+
+def test_cards_of_another_mode_have_no_columns():
+    nodes = [a_node("n2", cards=1), a_node("z", mode="topology", cards=8)]
+    header, _, row, *_ = shown(*nodes, pods=OLD).splitlines()
+    assert (header.count("(Allocated/Total)"), row.split()) == (1, ["z", "unknown", "0/0", "7/0"])
+    assert "GPU1" not in shown(*nodes, pods=OLD, lay_out=details)
 
 
 def test_the_details_of_what_a_former_mode_still_holds():

@@ -73,6 +73,21 @@ def test_other_reasons_do_not_agree(viewer: Actor, lab: Cluster, message: str) -
     assert found.agrees is False
 
 
+def test_taints_that_an_older_release_tells_apart_are_counted_together(viewer: Actor, lab: Cluster) -> None:
+    message = (
+        "0/2 nodes are available: 1 node(s) had taint {gpu: yes}, that the pod didn't tolerate, 1 node(s) had taint "
+        "{own: }, that the pod didn't tolerate."
+    )
+    nodes = [TAINTED, a_node("u", taints=(Taint("own"),))]
+    found = looked(viewer, lab, nodes, [pending(mem=8, message=message)])
+    assert found.said is not None
+    assert [each.meaning for each in found.said.reasons] == [
+        "It does not tolerate gpu: yes.",
+        "It does not tolerate own.",
+    ]
+    assert found.agrees is True
+
+
 def test_room_that_came_free_is_said(viewer: Actor, lab: Cluster) -> None:
     message = "0/1 nodes are available: 1 Insufficient aliyun.com/gpu-mem."
     found = looked(viewer, lab, [a_node()], [pending(mem=8, message=message)])
