@@ -271,6 +271,8 @@ def read(raw: Mapping[str, Any], shape: type[Any], *, path: str = "") -> Any:
         message, _, where = str(error).partition(" - at `$")
         field = f"{path}{where.removesuffix('`')}".lstrip(".") or "object"
         raise Invalid.field(field, f"{field}: {message}.", code="type") from None
+    except UnicodeEncodeError:
+        raise Invalid.field("object", "object: A key is no Unicode text.", code="type") from None
 
 
 def convert(kind: str, raw: Mapping[str, Any]) -> GpuNode | Pod | Workload:
