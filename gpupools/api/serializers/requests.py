@@ -40,8 +40,8 @@ class OperationRequestOut(serializers.ModelSerializer[OperationRequest]):
         model = OperationRequest
         fields = [
             "id", "kind", "title", "cluster", "pool", "component", "target", "diff", "blast_radius", "warnings",
-            "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at", "decision_reason",
-            "ended_at", "note", "fingerprint", "push",
+            "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
+            "decision_reason", "ended_at", "note", "fingerprint", "push",
         ]  # fmt: skip
 
     def get_blast_radius(self, request: OperationRequest) -> dict[str, Any]:
