@@ -159,23 +159,11 @@ def _succeed(change: ModeChange) -> None:
     move(change, Move.SUCCEED, SYSTEM)
     if change.way in (Way.MOVE, Way.JOIN):
         if change.pool.cluster.provider == Cluster.Provider.KUBERNETES:
-            _hand_over(change)
+            holdings.hand_over(change, {each["name"] for each in change.diff["facts"]["nodes"].values()})
         return
     NodePool.objects.filter(pk=change.pool_id).update(
         mode=change.target_mode, policy=change.target_policy, version=F("version") + 1
     )
-
-
-def _hand_over(change: ModeChange) -> None:
-    """Let the rows of the pools name their nodes: on plain Kubernetes they say which nodes are wanted."""
-    moved = {each["name"] for each in change.diff["facts"]["nodes"].values()}
-    home = change.target_pool or change.pool
-    for pool in (change.pool, home):
-        pool.refresh_from_db()
-        named = set(pool.node_names) - moved | (moved if pool.pk == home.pk else set())
-        NodePool.objects.filter(pk=pool.pk).update(
-            node_names=sorted(named), desired_size=len(named), version=F("version") + 1
-        )
 
 
 def _failed(push: Push, sentence: str) -> None:

@@ -10,13 +10,16 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from django.db import transaction
+from django.db.models import F
 
 from gpupools.clusters.port import AutoScaling
 from gpupools.domain import routes
 from gpupools.domain.changes import OPEN
-from gpupools.models import ChangeStep, ModeChange, Push, Role
+from gpupools.domain.routes import Way
+from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push, Role
 from gpupools.services import audit, bell, changequeue, gateways, pushes
 from gpupools.services.access import SYSTEM, Actor
+from gpupools.services.changefacts import is_member
 from gpupools.services.machinesteps import held_scaling, spec_as_it_is
 from gpupools.services.moves import refusal
 from gpupools.services.poolspecs import target_of
@@ -91,7 +94,7 @@ def is_letting_go(change: ModeChange) -> bool:
 
 def let_go(actor: Actor, change: ModeChange) -> None:
     """Queue giving back what can be given back; must be called in a transaction."""
-    if held_by(change).is_returnable:
+    if held_by(change).is_returnable or _may_have_moved(change):
         changequeue.enqueue(actor, change, changequeue.RELEASE)
 
 
@@ -115,16 +118,17 @@ def release(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange
 
 def push_release(push: Push) -> Outcome:
     """Open the nodes that a given-up change closed and switch its pool's auto scaling on again, a little at a time."""
-    change = ModeChange.objects.select_related("pool__cluster").filter(pk=push.payload["change"]).first()
+    change = ModeChange.objects.select_related("pool__cluster", "target_pool").filter(pk=push.payload["change"]).first()
     held = held_by(change) if change else Held()
-    if change is None or not held.is_returnable:
+    if change is None or not (held.is_returnable or _may_have_moved(change)):
         return Done("Nothing is held.")
     if target_of(change.pool) in pushes.in_flight(push.cluster):
         return Again(LOOK_AGAIN_SECONDS, detail="Another operation on the pool is under way.")
     with gateways.pools_of(push.cluster) as (kubernetes, provider):
         renamed = change.remembered.get("renamed", {})
         ours = {*held.cordoned, *(renamed.get(name, name) for name in held.cordoned)}
-        closed = [node for node in kubernetes.nodes() if node.name in ours and node.unschedulable]
+        nodes = kubernetes.nodes()
+        closed = [node for node in nodes if node.name in ours and node.unschedulable]
         for node in closed[:BATCH]:
             pushes.hold(push)
             kubernetes.cordon(node.name, unschedulable=False, op_id=str(push.op_id))
@@ -136,11 +140,39 @@ def push_release(push: Push) -> Outcome:
             spec = replace(spec_as_it_is(facts), auto_scaling=held.scaling)
             provider.modify(change.pool.pool_id, spec, update_nodes=False, op_id=str(push.op_id))
             return Again(1.0, detail="ACK is switching auto scaling on again.")
-    return Done("Given back.", lambda: _forget(change, held))
+    home = change.target_pool or change.pool
+    joined = _named(change) & {node.name for node in nodes if is_member(home, node)}
+    return Done("Given back.", lambda: _forget(change, held, joined))
 
 
-def _forget(change: ModeChange, held: Held) -> None:
-    ModeChange.objects.filter(pk=change.pk).update(remembered={**change.remembered, "ours": [], "scaling": None})
+def _may_have_moved(change: ModeChange) -> bool:
+    """Tell whether nodes may be in another pool than the rows say: on plain Kubernetes a label puts them there."""
+    return change.way in (Way.MOVE, Way.JOIN) and change.pool.cluster.provider == Cluster.Provider.KUBERNETES
+
+
+def _named(change: ModeChange) -> set[str]:
+    return {each["name"] for each in change.diff.get("facts", {}).get("nodes", {}).values()}
+
+
+def hand_over(change: ModeChange, moved: set[str]) -> None:
+    """Let the rows of the pools name their nodes: on plain Kubernetes they say which nodes are wanted."""
+    home = change.target_pool or change.pool
+    for pool in (change.pool, home):
+        pool.refresh_from_db()
+        named = set(pool.node_names) - moved | (moved if pool.pk == home.pk else set())
+        NodePool.objects.filter(pk=pool.pk).update(
+            node_names=sorted(named), desired_size=len(named), version=F("version") + 1
+        )
+
+
+def _forget(change: ModeChange, held: Held, joined: set[str]) -> None:
+    if joined and _may_have_moved(change):
+        hand_over(change, joined)
+    remembered = {**change.remembered, "ours": [], "scaling": None}
+    note = change.note.partition(NOT_GIVEN_BACK)[0].strip()
+    ModeChange.objects.filter(pk=change.pk).update(remembered=remembered, note=note)
+    if not held.is_returnable:
+        return
     audit.record(
         SYSTEM,
         "change.released",

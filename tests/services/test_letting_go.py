@@ -141,6 +141,7 @@ def test_what_could_not_be_given_back_is_said_and_given_back_when_asked_again(
     settle()
     assert given_back(pool)
     change.refresh_from_db()
+    assert change.note == "wrong pool"
     with pytest.raises(Conflict) as nothing:
         changes.release(operator, change)
     assert nothing.value.code == "nothing-held"

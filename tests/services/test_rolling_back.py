@@ -294,3 +294,26 @@ def test_a_node_that_goes_to_core_mem_is_added_again_by_hand(
     drive(reaches(change, State.APPLIED), what="an applied change")
     assert "still has the identity that it had before" in change.steps.get(kind="readd").detail
     assert nodes_of(cluster)["gpu-01"].allocatable["aliyun.com/gpu-core.percentage"] > 0
+
+
+def test_a_move_given_up_half_way_leaves_each_node_in_the_pool_that_it_is_in(
+    operator: Actor, admin: Actor, cluster: Cluster, pool: NodePool
+) -> None:
+    other = made(operator, cluster, "cards", "topology", "gpu-05")
+    changes.approve(admin, ModeChange.objects.get(pool=other), reason="agreed")
+    settle()
+    other.refresh_from_db()
+    change = changes.request(operator, pool, way="move", target_pool=other, batch_size=1, reason="piece by piece")
+    changes.approve(admin, change, reason="agreed")
+    drive(lambda: change.steps.filter(kind="uncordon", wave=1, state="done").exists(), what="one node over there")
+    change.refresh_from_db()
+    changes.pause(operator, change, reason="enough")
+    changes.abandon(operator, change, reason="enough")
+    settle()
+    nodes = nodes_of(cluster)
+    assert [nodes[name].labels[POOL] for name in NODES] == ["cards", "shared"]
+    assert not any(nodes[name].unschedulable for name in NODES)
+    for row, names in ((pool, ["gpu-02"]), (other, ["gpu-01", "gpu-05"])):
+        row.refresh_from_db()
+        assert row.node_names == names
+    assert not PoolHold.objects.exists()
