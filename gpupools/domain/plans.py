@@ -164,6 +164,26 @@ def warnings(
     return found
 
 
+def bystanders(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[str]:
+    """Return the running pods without cards on these nodes, as namespace/name: who a node's leaving hits besides.
+
+    ACK drains a node when its machine leaves a pool; pods of DaemonSets and static pods go with the node anyhow.
+    """
+    names = {node.name for node in nodes}
+    return sorted(
+        f"{pod.namespace}/{pod.name}"
+        for pod in pods
+        if pod.node in names and not (pod.finished or holds(pod) or is_pinned(pod))
+    )
+
+
+def bystander_warning(names: Sequence[str]) -> tuple[str, str]:
+    """Return (code, sentence) for pods without cards that go with their nodes."""
+    if len(names) == 1:
+        return "other-pods", f"{names[0]} holds no card, and is evicted too when its node leaves the cluster."
+    return "other-pods", f"{_some(names)} hold no cards, and are evicted too when their nodes leave the cluster."
+
+
 def eviction_warnings(
     affected: Sequence[Affected], homeless: Sequence[str], budgets: Sequence[Budget] | None, pods: Sequence[Pod]
 ) -> list[tuple[str, str]]:

@@ -218,6 +218,8 @@ def judged(wish: Wish, seen: Seen) -> dict[str, Any]:
     pace = "one by one" if wish.batch < 2 else f"{wish.batch} at a time"
     if any(step.kind == routes.ATTACH for step in steps_of(wish, seen)):
         warned.append(("set-up-anew", f"Nodes leave their pool {pace} and join one anew; ACK wipes their disks."))
+        if others := plans.bystanders(leaving, seen.pods):
+            warned.append(plans.bystander_warning(others))
     if MODES[wish.mode].shared and wish.home.cpu_policy == "static":
         said = "ACK does not support shared cards on nodes with the static CPU policy."
         warned.append(("cpu-policy", f"{wish.home.name} has the CPU policy static. {said}"))

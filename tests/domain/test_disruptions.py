@@ -7,7 +7,7 @@ import pytest
 
 from gpupools.domain.disruptions import Budget, BudgetList, budgets_of, held_up, is_pinned, sentence
 from gpupools.domain.modes import Mode
-from gpupools.domain.plans import blast_radius, eviction_warnings, warnings
+from gpupools.domain.plans import blast_radius, bystander_warning, bystanders, eviction_warnings, warnings
 from tests.domain.builders import a_node, a_pod
 
 
@@ -99,3 +99,19 @@ def test_a_decider_is_told_who_is_lost_who_stays_who_has_no_place_and_who_is_hel
     assert "default/web lets none of its 1 pod here go" in said["disruption-budget"]
     assert dict(eviction_warnings(radius, [], None, pods)).keys() == {"budgets-unknown"}
     assert eviction_warnings([], [], None, pods) == [], "nobody is evicted, so no budget matters"
+
+
+def test_pods_without_cards_go_with_a_node_that_leaves():
+    pods = [
+        a_pod("api", owner_kind="ReplicaSet", owner_name="api"),
+        a_pod("web"),
+        a_pod("holder", whole=1),
+        a_pod("daemon", owner_kind="DaemonSet", owner_name="logs"),
+        a_pod("done", phase="Succeeded"),
+        a_pod("elsewhere", on="n2"),
+    ]
+    names = bystanders([a_node("n1", "exclusive")], pods)
+    assert names == ["default/api", "default/web"]
+    said = "default/api, default/web hold no cards, and are evicted too when their nodes leave the cluster."
+    assert bystander_warning(names) == ("other-pods", said)
+    assert bystander_warning(names[:1])[1].startswith("default/api holds no card, and is evicted too")
