@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import yaml
 from django.db import transaction
 from django.utils import timezone
 
@@ -149,6 +150,12 @@ def what_moved(request: OperationRequest, radius: Radius) -> list[str]:
     if plans.fingerprint(radius.facts) == request.fingerprint:
         return []
     return rules.moved(request.facts, radius.facts) or [MOVED]
+
+
+def manifests(request: OperationRequest) -> str:
+    """Return the uploaded manifests that an approval applies, as YAML; empty without any. None is a Secret."""
+    documents = request.params.get("documents") or ()
+    return yaml.safe_dump_all(documents, sort_keys=False) if documents else ""
 
 
 def visible_radius(actor: Actor, request: OperationRequest) -> dict[str, Any]:

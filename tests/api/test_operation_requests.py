@@ -81,7 +81,8 @@ def test_another_approves_and_the_request_names_the_push(caller: Caller, vision:
     where = ask(caller(Role.OPERATOR), vision)["Location"]
     body = caller(Role.ADMIN).post(f"{where}approve/", {"reason": "Agreed."}).json()
     assert (body["state"], body["decided_by"], body["decision_reason"]) == ("approved", "the-admin", "Agreed.")
-    assert body["push"] == Push.objects.get().pk
+    assert body["push"] == str(Push.objects.get().op_id)
+    assert caller(Role.ADMIN).get(f"/api/v1/pushes/{body['push']}/").json()["kind"] == "pool.modify"
     assert is_problem(caller(Role.ADMIN).post(f"{where}reject/", {"reason": "No."}), 409, "illegal-move")
 
 

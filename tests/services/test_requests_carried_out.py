@@ -12,7 +12,18 @@ from django.utils import timezone
 
 from gpupools.errors import Conflict
 from gpupools.models import Cluster, NodePool, Notice, Push
-from gpupools.services import allocation, components, gateways, poolcuts, pools, poolsync, pushes, pushing, requests
+from gpupools.services import (
+    allocation,
+    componentcare,
+    components,
+    gateways,
+    poolcuts,
+    pools,
+    poolsync,
+    pushes,
+    pushing,
+    requests,
+)
 from gpupools.services.access import Actor
 from gpupools.services.poolspecs import members
 from tests.services.asking import let
@@ -117,6 +128,28 @@ def test_a_pod_that_came_after_the_approval_keeps_the_machines_and_both_people_a
     assert "1 pod would end that came since this was approved: default/late-" in request.push.error
     assert left(cluster, pool) == [machine]
     assert sorted(Notice.objects.filter(kind="failed").values_list("user__username", flat=True)) == ["ada", "olga"]
+
+
+def test_the_newest_version_is_named_when_it_is_asked_for_and_is_what_is_carried_out(
+    db: None, ack: SimulatorProcess, operator: Actor, admin: Actor
+) -> None:
+    cluster = connected(ack, "cloud")
+    with_components(admin, cluster, MPS)
+    components.check(cluster)
+    allocation.poll(cluster)
+    newest = componentcare.offer(operator, cluster, MPS).version
+    request = componentcare.upgrade(operator, cluster, MPS, config='{"threads": 50}', reason=WHY)
+    assert [(line["what"], line["new"]) for line in request.diff] == [
+        ("Version", newest),
+        ("Configuration", '{"threads": 50}'),
+    ]
+    work()
+    assert componentcare.offer(operator, cluster, MPS).configuration != '{"threads": 50}', "a request changes nothing"
+    push = let(admin, request).push
+    work()
+    push.refresh_from_db()
+    assert (push.state, push.error, push.payload["version"]) == ("done", "", newest)
+    assert componentcare.offer(operator, cluster, MPS).configuration == '{"threads": 50}'
 
 
 def test_on_plain_kubernetes_a_component_goes_after_a_second_person_and_once(

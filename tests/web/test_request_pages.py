@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import yaml
 from django.test import Client
 
+from gpupools.domain.modes import Component
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool, Notice, OperationRequest, Push, Role
-from gpupools.services import pictures, requests
+from gpupools.services import componentcare, componentpushes, pictures, requests
 from gpupools.services.access import Actor
 from tests.domain.builders import a_pod
-from tests.services.builders import a_component, an_actor
+from tests.services.builders import a_cluster, a_component, an_actor
 from tests.services.dangers import HELD, LONE, MPS, WHY, a_cloud, a_vision_pool, an_mps_node, client, machines
 from tests.services.showing import show
 from tests.web.conftest import Visitor
@@ -255,6 +257,21 @@ def test_a_components_page_leads_to_what_waits_for_it(visitor: Visitor, cloud: C
     again = browser.post(f"{home}uninstall/", {"reason": WHY})
     assert again.status_code == 400
     assert "This is asked for already by the-operator" in read(again).text
+
+
+def test_uploaded_manifests_are_read_word_for_word_before_they_are_approved(
+    visitor: Visitor, people: dict[Role | None, Actor]
+) -> None:
+    plain = a_cluster("plain")
+    an_mps_node(plain)
+    (daemonset,) = componentpushes.manifests(Component.MPS_CONTROL, image_prefix="registry.example.com/gpu")
+    text = yaml.safe_dump(daemonset)
+    request = componentcare.upgrade(people[Role.ADMIN], plain, MPS, manifests=text, reason=WHY)
+    page = read(visitor(Role.VIEWER).get(f"/requests/{request.pk}/"))
+    assert "image: registry.example.com/gpu/mps-control-daemon" in page.text
+    assert "Object applied" in page.text
+    body = visitor(Role.VIEWER).get(f"/api/v1/operation-requests/{request.pk}/").json()
+    assert yaml.safe_load(body["manifests"]) == daemonset
 
 
 # -- All in one list

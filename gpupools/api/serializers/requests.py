@@ -32,17 +32,22 @@ class OperationRequestOut(serializers.ModelSerializer[OperationRequest]):
         help_text="`nodes` whose machines are released, `pods` that end, `pools` that need the component."
     )
     warnings = serializers.ListField(read_only=True)
-    push = serializers.IntegerField(
-        source="push_id", read_only=True, allow_null=True, help_text="The operation that carries it out."
+    manifests = serializers.SerializerMethodField(help_text="The uploaded manifests that are applied, as YAML.")
+    push = serializers.UUIDField(
+        source="push.op_id", default=None, read_only=True, allow_null=True, help_text="The push that carries it out."
     )
 
     class Meta:
         model = OperationRequest
         fields = [
-            "id", "kind", "title", "cluster", "pool", "component", "target", "diff", "blast_radius", "warnings",
-            "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
+            "id", "kind", "title", "cluster", "pool", "component", "target", "diff", "manifests", "blast_radius",
+            "warnings", "state", "reason", "requested_by", "requested_at", "expires_at", "decided_by", "decided_at",
             "decision_reason", "ended_at", "note", "fingerprint", "push",
         ]  # fmt: skip
+
+    def get_manifests(self, request: OperationRequest) -> str:
+        """Return what is applied, word for word; empty for all that applies nothing."""
+        return requests.manifests(request)
 
     def get_blast_radius(self, request: OperationRequest) -> dict[str, Any]:
         """Return who is hit; pods out of the caller's reach have no name."""

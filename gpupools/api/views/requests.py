@@ -16,7 +16,7 @@ from gpupools.api.serializers.requests import ApproveIn, OperationRequestOut
 from gpupools.models import OperationRequest
 from gpupools.services import requests
 
-_RELATED = ("cluster", "requested_by", "decided_by")
+_RELATED = ("cluster", "requested_by", "decided_by", "push")
 
 
 def asked(door: Door, made: OperationRequest) -> Response:

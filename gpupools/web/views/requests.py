@@ -98,6 +98,7 @@ def _detail(
         "nav": "approvals",
         "asked": asked,
         "radius": requests.visible_radius(actor, asked),
+        "manifests": requests.manifests(asked),
         "form": form,
         "waits": waits,
         "may_decide": may_decide,
