@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from gpupools.domain.modes import CHOOSABLE, MODES, Mode, ModeFacts
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
 from gpupools.services import nodes, pooladvice, rows
 from gpupools.services.access import Actor
+from gpupools.services.poolfound import Found, found
 from gpupools.web.paging import natural
 
 # The modes in which cGPU shares a card.
@@ -86,17 +86,22 @@ class PoolLine:
         return int(seen) if seen is not None else len(self.lines) if self.known else None
 
     @property
+    def found(self) -> Found:
+        """Its nodes, counted."""
+        return found(line.facts for line in self.lines)
+
+    @property
     def ready(self) -> int | None:
         """How many of its nodes are ready: as the picture says, else as the provider says."""
         if self.known:
-            return sum(line.facts.node.ready for line in self.lines)
+            return self.found.ready
         seen = self.pool.seen.get("healthy_nodes")
         return int(seen) if seen is not None else None
 
     @property
-    def found_modes(self) -> dict[str, int]:
+    def found_modes(self) -> Mapping[str, int]:
         """How many nodes are in which mode, whatever the pool wants; an unknown value counts as ``unknown``."""
-        return dict(sorted(Counter(line.facts.mode or "unknown" for line in self.lines if line.row).items()))
+        return self.found.modes
 
     @property
     def is_in_mode(self) -> bool:
@@ -106,7 +111,7 @@ class PoolLine:
     @property
     def drifting(self) -> int:
         """How many of its nodes differ from the pool."""
-        return sum(bool(line.facts.drift) for line in self.lines)
+        return len(self.found.drifting)
 
     @property
     def wanted(self) -> int:

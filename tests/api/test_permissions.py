@@ -40,6 +40,7 @@ TABLE: list[tuple[str, str, dict[str, Any], Role]] = [
     ("get", "node-pools/", {}, Role.VIEWER),
     ("get", "node-pools/{pool}/", {}, Role.VIEWER),
     ("get", "node-pools/{pool}/advice/", {}, Role.VIEWER),
+    ("get", "node-pools/{pool}/found/", {}, Role.VIEWER),
     ("post", "node-pools/preview/", {"cluster": "lab", "name": "new", "mode": "cgpu"}, Role.OPERATOR),
     ("post", "node-pools/{pool}/preview-edit/", {}, Role.VIEWER),
     ("post", "node-pools/{pool}/scale/", {"desired_size": 2}, Role.OPERATOR),

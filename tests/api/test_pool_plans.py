@@ -124,3 +124,24 @@ def test_the_compute_policy_is_told_or_said_to_be_unknown(caller: Caller, lab: C
     found = client.get(f"{API}clusters/lab/cgpu-policy/").json()
     assert (found["policy"]["value"], found["policy"]["name"], found["reason"]) == (1, "preemptive", "")
     assert [each["value"] for each in found["policies"]] == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_is_found_of_a_pool_stands_beside_what_it_wants(caller: Caller, pool: NodePool) -> None:
+    found = caller(Role.VIEWER).get(f"{API}node-pools/{pool.pk}/found/").json()
+    assert found.pop("taken_at")
+    assert found == {
+        "mode_wanted": "cgpu",
+        "nodes_wanted": 0,
+        "nodes": 2,
+        "nodes_ready": 2,
+        "modes": {"cgpu": 1, "share": 1},
+        "card_models": {"unknown": 2},
+        "drifting": ["a", "b"],
+    }
+
+
+def test_before_anything_was_read_what_is_found_is_null_and_never_zero(caller: Caller, empty_redis: object) -> None:
+    dark = a_pool(a_cluster("dark"), "vision", desired_size=3)
+    found = caller(Role.VIEWER).get(f"{API}node-pools/{dark.pk}/found/").json()
+    assert found["nodes_wanted"] == 3
+    assert {found[key] for key in ("taken_at", "nodes", "nodes_ready", "modes", "card_models", "drifting")} == {None}

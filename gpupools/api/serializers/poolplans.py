@@ -24,6 +24,19 @@ class AdviceList(serializers.Serializer[None]):
     results = AdviceOut(many=True)
 
 
+class PoolFoundOut(serializers.Serializer[None]):
+    """A pool's nodes, counted, beside what it wants. Null where nothing of the cluster is known yet."""
+
+    taken_at = serializers.DateTimeField(allow_null=True)
+    mode_wanted = serializers.CharField(help_text="Empty: none was declared.")
+    nodes_wanted = serializers.IntegerField()
+    nodes = serializers.IntegerField(allow_null=True)
+    nodes_ready = serializers.IntegerField(allow_null=True)
+    modes = serializers.DictField(child=serializers.IntegerField(), allow_null=True, help_text="GPU nodes by mode.")
+    card_models = serializers.DictField(child=serializers.IntegerField(), allow_null=True)
+    drifting = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="Nodes that differ.")
+
+
 class KeyWriteOut(serializers.Serializer[None]):
     """One label, or one taint (``taint <key>:<effect>``), before and after; null: it is not there."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import Prefetch
@@ -24,14 +25,14 @@ from gpupools.api.serializers.clusters import (
     ScaleIn,
     TakeOutIn,
 )
-from gpupools.api.serializers.poolplans import AdviceList, EditPreviewOut, InstanceTypeList, NewPoolOut
+from gpupools.api.serializers.poolplans import AdviceList, EditPreviewOut, InstanceTypeList, NewPoolOut, PoolFoundOut
 from gpupools.api.serializers.requests import OperationRequestOut
 from gpupools.api.views.requests import asked
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import Taint
 from gpupools.domain.instances import INSTANCE_TYPES
 from gpupools.models import ModeChange, NodePool, OperationRequest
-from gpupools.services import members, pooladvice, poolcuts, poolpreviews, pools
+from gpupools.services import members, pooladvice, poolcuts, poolfound, poolpreviews, pools
 
 _OPEN = Prefetch(
     "changes",
@@ -97,6 +98,24 @@ class NodePoolView(Door):
         """Say what to know of a pool: mixed modes or cards, pools that cannot be told apart, unknown machines."""
         pool = get_visible(self.get_queryset(), pk=pk)
         return Response(AdviceList({"results": pooladvice.of(self.actor, pool)}).data)
+
+    @extend_schema(responses=PoolFoundOut)
+    @action(detail=True, methods=["get"])
+    def found(self, request: Request, pk: str) -> Response:
+        """Count the nodes of a pool as they are found: ready, by mode, by card model, and which differ from it."""
+        pool = get_visible(self.get_queryset(), pk=pk)
+        taken_at, found = poolfound.of(self.actor, pool)
+        body = {
+            "taken_at": datetime.fromtimestamp(taken_at, tz=UTC) if taken_at is not None else None,
+            "mode_wanted": pool.mode,
+            "nodes_wanted": pool.desired_size or len(pool.node_names),
+            "nodes": found and found.nodes,
+            "nodes_ready": found and found.ready,
+            "modes": found and found.modes,
+            "card_models": found and found.card_models,
+            "drifting": found and found.drifting,
+        }
+        return Response(PoolFoundOut(body).data)
 
     @extend_schema(request=NodePoolEdit, responses=EditPreviewOut)
     @action(detail=True, methods=["post"], url_path="preview-edit")
