@@ -6,7 +6,7 @@ import ast
 import json
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 
 from tests.domain import second_scheduler
 from tests.domain.picks import cases
@@ -128,6 +128,7 @@ def a_fleet(picks):
     return a_pod(picks, "asking"), nodes, pods
 
 
+@settings(max_examples=15)
 @given(cases(a_fleet, size=500))
 def test_the_engine_and_the_second_scheduler_say_the_same(fleet):
     pod, nodes, pods = fleet

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from gpupools.domain import allocation, explain, objects, placement, totals, whatifs
 from gpupools.domain.ledger import Ledger
@@ -140,6 +140,7 @@ def reads_back(found, nodes):
     assert back.preemption or back.victims_missing + back.not_helpful == nodes
 
 
+@settings(max_examples=12)
 @given(cases(a_cluster, size=400))
 def test_any_object_is_refused_by_field_or_answered_in_sums_that_agree(cluster):
     raw_nodes, raw_pods, asking = cluster
