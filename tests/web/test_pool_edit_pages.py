@@ -88,7 +88,7 @@ def test_saving_writes_what_was_looked_at(visitor: Visitor, vision: NodePool) ->
     looked_at = {each["name"]: each["value"] for each in page.all("input", type="hidden") if "name" in each}
     assert looked_at["update_nodes"] == "yes"
     assert looked_at["taints_effect"] == "NoSchedule"
-    answer = visitor(Role.OPERATOR).post(EDIT, typed(save="yes"))
+    answer = visitor(Role.OPERATOR).post(EDIT, typed(save="yes", seen=looked_at["seen"]))
     assert answer["Location"] == "/c/cloud/node-pools/vision/"
     push = Push.objects.get()
     assert push.payload["update_nodes"] is True
@@ -101,8 +101,28 @@ def test_with_no_the_nodes_that_will_differ_are_listed_and_left_alone(visitor: V
     assert "Existing nodes that then differ" in page.text
     assert "2 of 2 nodes keep what they carry and then differ from the pool: a, b." in page.text
     assert "Write to the pool only" in page.text
-    visitor(Role.OPERATOR).post(EDIT, typed(update_nodes="no", save="yes"))
+    visitor(Role.OPERATOR).post(EDIT, typed(update_nodes="no", save="yes", seen=page.value_of("seen")))
     assert Push.objects.get().payload["update_nodes"] is False
+
+
+def test_what_moved_since_the_look_is_shown_again_and_not_written(visitor: Visitor, vision: NodePool) -> None:
+    _, page = answered(visitor)
+    seen = page.value_of("seen")
+    show(vision.cluster, [a_node("new", "cgpu", labels={"alibabacloud.com/nodepool-id": "vision"})])
+    status, page = answered(visitor, save="yes", seen=seen)
+    assert status == 400
+    assert "is not what you looked at any more" in page.text
+    assert "Write to vision and 1 node" in page.text
+    assert not Push.objects.exists()
+    answer = visitor(Role.OPERATOR).post(EDIT, typed(save="yes", seen=page.value_of("seen")))
+    assert answer.status_code == 302
+
+
+def test_saving_without_having_looked_shows_what_would_happen_first(visitor: Visitor, vision: NodePool) -> None:
+    status, page = answered(visitor, save="yes")
+    assert status == 400
+    assert "Write to vision and 2 nodes" in page.text
+    assert not Push.objects.exists()
 
 
 def test_a_node_of_another_mode_stops_the_edit_and_leads_to_a_mode_change(visitor: Visitor, vision: NodePool) -> None:

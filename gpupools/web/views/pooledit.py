@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -58,6 +59,7 @@ class EditForm(ConsoleForm):
         error_messages={"required": gettext_lazy("Choose whether nodes that exist shall get them too.")},
     )
     version = forms.IntegerField(widget=forms.HiddenInput)
+    seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
     def __init__(self, *args: Any, pool: NodePool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,11 +83,9 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     preview = None
     if request.method == "POST":
         preview = attempt(form, lambda: _preview(actor, pool, form))
-        if preview and "save" in request.POST:
-            version = form.cleaned_data["version"]
-            if attempt(form, lambda: pools.edit(actor, pool, version=version, **form.wishes())):
-                messages.success(request, _said(preview))
-                return redirect("web:pool", cluster, name)
+        if preview and "save" in request.POST and attempt(form, lambda: _save(actor, pool, form, preview)):
+            messages.success(request, _said(preview))
+            return redirect("web:pool", cluster, name)
     context = {
         "nav": "pools",
         "pool": pool,
@@ -93,6 +93,7 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "fresh": fresh,
         "form": form,
         "preview": preview,
+        "seen": _digest(preview) if preview else "",
         "effects": EFFECTS,
         "reach": REACH,
         "card_labels": _card_labels(line.lines),
@@ -106,6 +107,19 @@ def _preview(actor: Actor, pool: NodePool, form: EditForm) -> EditPreview:
             _("%(name)s was edited meanwhile; look at it again.") % {"name": pool.name}, code="stale", pool=pool.name
         )
     return poolpreviews.edit(actor, pool, **form.wishes())
+
+
+def _save(actor: Actor, pool: NodePool, form: EditForm, preview: EditPreview) -> NodePool:
+    if form.cleaned_data["seen"] != _digest(preview):
+        message = _("What would happen to the nodes is not what you looked at any more: look at it again below.")
+        raise Conflict(message, code="moved", pool=pool.name)
+    return pools.edit(actor, pool, version=form.cleaned_data["version"], **form.wishes())
+
+
+def _digest(preview: EditPreview) -> str:
+    # Nodes and writes alone: pods come and go while somebody reads.
+    said = repr([(group.nodes, [(each.key, each.old, each.new) for each in group.writes]) for group in preview.groups])
+    return hashlib.sha256(said.encode()).hexdigest()[:32]
 
 
 def _as_it_is(pool: NodePool) -> dict[str, Any]:
