@@ -117,8 +117,8 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
         return changes.visible_radius(self.context["view"].actor, change)
 
 
-class ModeChangeIn(serializers.Serializer[None]):
-    """A request for a pool's mode or policy, or for its nodes; ``holders``: wait for pods that hold cards, or evict.
+class ModeChangeWish(serializers.Serializer[None]):
+    """A wish for a pool's mode or policy, or for its nodes; ``holders``: wait for pods that hold cards, or evict.
 
     ``way``: whole, batches, move (nodes go into ``target_pool``) or join (nodes come into ``pool``).
     """
@@ -135,6 +135,11 @@ class ModeChangeIn(serializers.Serializer[None]):
         child=serializers.CharField(max_length=253), required=False, default=list, help_text="Empty: all of the pool."
     )
     target_pool = serializers.IntegerField(required=False, allow_null=True, default=None)
+
+
+class ModeChangeIn(ModeChangeWish):
+    """A request for what is wished, with its reason."""
+
     reason = serializers.CharField(max_length=2000)
 
 

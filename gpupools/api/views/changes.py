@@ -12,9 +12,10 @@ from rest_framework.response import Response
 
 from gpupools.api.base import IDEMPOTENCY_KEY, Door, get_visible
 from gpupools.api.serializers.clusters import ReasonIn
-from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut, UndoIn
+from gpupools.api.serializers.flights import FlightOut
+from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut, ModeChangeWish, UndoIn
 from gpupools.models import ModeChange, NodePool
-from gpupools.services import changes
+from gpupools.services import changes, flights
 
 _NAMED = extend_schema(request=ReasonIn, responses=ModeChangeOut, parameters=[IDEMPOTENCY_KEY])
 
@@ -58,12 +59,24 @@ class ModeChangeView(Door):
     @extend_schema(request=ModeChangeIn, responses={201: ModeChangeOut}, parameters=[IDEMPOTENCY_KEY])
     def create(self, request: Request) -> Response:
         """Ask for a mode or policy change of a pool."""
-        values = self.read(ModeChangeIn)
+        pool, values = self._wish(ModeChangeIn)
+        return self.once(lambda: self._shown(changes.request(self.actor, pool, **values).pk, 201))
+
+    @extend_schema(request=ModeChangeWish, responses=FlightOut)
+    @action(detail=False, methods=["post"])
+    def preview(self, request: Request) -> Response:
+        """Say what a change with this body would do, to whom and in which steps; nothing is asked for."""
+        pool, values = self._wish(ModeChangeWish)
+        flight = flights.plan(self.actor, pool, **values)
+        return Response(FlightOut(flight, context=self.get_serializer_context()).data)
+
+    def _wish(self, form: type[ModeChangeWish]) -> tuple[NodePool, dict[str, Any]]:
+        values = self.read(form)
         visible = NodePool.objects.visible_to(self.actor).select_related("cluster")
         pool = get_visible(visible, pk=values.pop("pool"))
         if values["target_pool"] is not None:
             values["target_pool"] = get_visible(visible, pk=values["target_pool"])
-        return self.once(lambda: self._shown(changes.request(self.actor, pool, **values).pk, 201))
+        return pool, values
 
     @_NAMED
     @action(detail=True, methods=["post"])
