@@ -178,12 +178,17 @@ def _failed(push: Push, sentence: str) -> None:
     if change.state not in (State.APPLYING, State.ROLLING_BACK):
         return
     for step in change.steps.filter(state=ChangeStep.State.RUNNING):
-        sentence = " ".join(filter(None, (sentence, stepprogress.told(step))))
+        sentence = " ".join(filter(None, (_closed(sentence), stepprogress.told(step))))
         ChangeStep.objects.filter(pk=step.pk).update(
             state=ChangeStep.State.FAILED, detail=sentence[:1000], finished_at=timezone.now()
         )
     move(change, Move.FAIL, SYSTEM, note=sentence)
     notices.failed(change)
+
+
+def _closed(sentence: str) -> str:
+    """Return a sentence with its full stop: not every cluster's words have one."""
+    return sentence if sentence.endswith((".", "…")) else f"{sentence}."
 
 
 def _change(push: Push) -> ModeChange | None:

@@ -37,8 +37,10 @@ class Held:
     """Nodes that a change has cordoned, auto scaling that it has switched off, machines that it left in no pool.
 
     ``outside``: what the node was called -> its machine's id. Nobody puts those back but a person or a roll-back.
+    ``ours``: nodes that it set out to cordon, ``cordoned`` those of them that were seen to be so.
     """
 
+    ours: tuple[str, ...] = ()
     cordoned: tuple[str, ...] = ()
     scaling: AutoScaling | None = None
     outside: tuple[tuple[str, str], ...] = ()
@@ -50,7 +52,7 @@ class Held:
     @property
     def is_returnable(self) -> bool:
         """Whether the console can give something of it back by itself."""
-        return bool(self.cordoned or self.scaling)
+        return bool(self.ours or self.scaling)
 
     def sentences(self) -> list[str]:
         """Say each part in words."""
@@ -71,6 +73,7 @@ def held_by(change: ModeChange, steps: Sequence[ChangeStep] | None = None) -> He
     machines: dict[str, str] = remembered.get("machines", {})
     outside: set[str] = set()
     gone: set[str] = set()  # with their Node went its cordon
+    still_open: set[str] = set()
     for step in change.steps.all() if steps is None else steps:
         if step.kind == routes.REMOVE:
             outside |= set(step.learned.get("done", ()))
@@ -79,8 +82,11 @@ def held_by(change: ModeChange, steps: Sequence[ChangeStep] | None = None) -> He
             outside -= set(step.learned.get("done", ()))
         elif step.kind == routes.CORDON:
             gone -= set(step.learned.get("done", ()))
+            still_open = still_open - set(step.learned.get("done", ())) | set(step.learned.get("left", ()))
+    ours = tuple(name for name in remembered.get("ours", ()) if name not in gone)
     return Held(
-        tuple(name for name in remembered.get("ours", ()) if name not in gone),
+        ours,
+        tuple(name for name in ours if name not in still_open),
         held_scaling(change),
         tuple((name, machines.get(name, "")) for name in sorted(outside)),
     )
@@ -126,7 +132,7 @@ def push_release(push: Push) -> Outcome:
         return Again(LOOK_AGAIN_SECONDS, detail="Another operation on the pool is under way.")
     with gateways.pools_of(push.cluster) as (kubernetes, provider):
         renamed = change.remembered.get("renamed", {})
-        ours = {*held.cordoned, *(renamed.get(name, name) for name in held.cordoned)}
+        ours = {*held.ours, *(renamed.get(name, name) for name in held.ours)}
         nodes = kubernetes.nodes()
         closed = [node for node in nodes if node.name in ours and node.unschedulable]
         for node in closed[:BATCH]:
@@ -178,7 +184,7 @@ def _forget(change: ModeChange, held: Held, joined: set[str]) -> None:
         "change.released",
         change,
         cluster=change.pool.cluster,
-        uncordoned=list(held.cordoned),
+        uncordoned=list(held.ours),
         auto_scaling=[held.scaling.min_instances, held.scaling.max_instances] if held.scaling else [],
     )
 

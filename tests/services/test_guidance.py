@@ -135,7 +135,12 @@ def test_machines_that_left_a_pool_and_joined_none_are_named_until_they_join(ope
     change.remembered = {"machines": MACHINES, "ours": ["n1", "n2"]}
     change.save(update_fields=["remembered"])
     names = ["n1", "n2"]
-    ChangeStep.objects.create(change=change, position=1, kind="cordon", title="c", learned={"done": names})
+    cordon = ChangeStep.objects.create(
+        change=change, position=1, kind="cordon", title="c", learned={"done": ["n1"], "left": ["n2"]}
+    )
+    assert (holdings.held_by(change).ours, holdings.held_by(change).cordoned) == (("n1", "n2"), ("n1",))
+    cordon.learned = {"done": names}
+    cordon.save(update_fields=["learned"])
     assert holdings.held_by(change).cordoned == ("n1", "n2")
     ChangeStep.objects.create(change=change, position=2, kind="remove", title="r", learned={"done": names})
     assert holdings.held_by(change).outside == (("n1", "i-1"), ("n2", "i-2"))
