@@ -15,10 +15,11 @@ import django
 
 django.setup()
 
+from django.db import connections  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
-from gpupools.models import Push  # noqa: E402
-from gpupools.services import pushes, pushing  # noqa: E402
+from gpupools.models import Cluster, Push  # noqa: E402
+from gpupools.services import gateways, pushes, pushing  # noqa: E402
 
 PAUSE_SECONDS = 0.02
 _claim, _settle = pushes.claim, pushes._settle
@@ -67,8 +68,17 @@ def work() -> None:
         time.sleep(PAUSE_SECONDS)
 
 
+def warm_up() -> None:
+    """Open each cluster once, so that what is imported only then need not be imported by every worker anew."""
+    for cluster in Cluster.objects.all():
+        with gateways.pools_of(cluster):
+            pass
+    connections.close_all()
+
+
 def main() -> None:
     """Fork a worker at each line, and tell of its end."""
+    warm_up()
     while _words.readline():
         pid = os.fork()
         if pid == 0:
