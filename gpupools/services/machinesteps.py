@@ -39,14 +39,13 @@ def remove(site: Site) -> Result:
     machines = _machines(site)
     if waiting := steps.not_ready_for_labels(site):
         return waiting
-    out = set(site.change.remembered.get(site.key("removed"), ()))
     if running := steps.running_task(site, "take the machines out", REMOVAL):
         return running
     there = site.provider.instances(site.away.pool_id)
-    due = {name: machine for name, machine in machines.items() if machine in there and name not in out}
+    renewed = {node.name for node in site.nodes if site.is_renewed(node)}
+    due = {name: machine for name, machine in machines.items() if machine in there and name not in renewed}
     left = [node.name for node in site.nodes if not site.is_renewed(node) and node.name in machines]
     if not due and not left:
-        site.remember(**{site.key("removed"): sorted(out | set(machines))})
         return Finished(f"{_named(machines)} left {site.away.name}; the machines are kept.")
     if due and "task_id" not in site.step.learned:
         pushes.hold(site.push)

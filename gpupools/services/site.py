@@ -130,9 +130,16 @@ class Site:
         return self.change.steps.filter(kind="remove", is_rollback=self.step.is_rollback).exists()
 
     def is_renewed(self, node: GpuNode) -> bool:
-        """Tell whether a node has joined anew since its machine was taken out by this change."""
+        """Tell whether a node has joined anew, where it shall be, since its machine was taken out by this change.
+
+        One that was moved and has come back since is not: it is to be moved again.
+        """
         before = self.change.remembered.get(self.key("uids"), {})
-        return node.uid not in before.values() and node.name in {self.name_now(name) for name in before}
+        if node.uid in before.values() or node.name not in {self.name_now(name) for name in before}:
+            return False
+        if self.home.pk == self.away.pk:
+            return node.declared is self.goal(node)
+        return not is_member(self.away, node)
 
     def has_stayed(self, node: GpuNode) -> bool:
         """Tell whether, on the way back, a node is one that never left: there is nothing to bring back of it."""
@@ -180,17 +187,22 @@ class Site:
     def remember(self, **facts: Any) -> None:
         """Keep facts on the change before anything depends on them; stop when it was moved or taken over meanwhile."""
         remembered = {**self.change.remembered, **facts}
+        is_news = remembered != self.change.remembered
         row = ModeChange.objects.filter(pushes.is_held(self.push), pk=self.change.pk, state=self.change.state)
         if not row.update(remembered=remembered):
             raise pushes.LostLease()
         self.change.remembered = remembered
+        if is_news:
+            pushes.note_progress(self.push)
 
     def learn(self, **facts: Any) -> None:
         """Keep facts on the step before anything waits on them; stop when another worker has taken it over."""
         learned = {**self.step.learned, **facts}
         if not ChangeStep.objects.filter(pushes.is_held(self.push), pk=self.step.pk).update(learned=learned):
             raise pushes.LostLease()
-        self.step.learned = learned
+        is_news, self.step.learned = learned != self.step.learned, learned
+        if is_news:
+            pushes.note_progress(self.push)
 
     def overdue(self, limit: timedelta) -> bool:
         """Tell whether the step has run for longer than that."""

@@ -246,3 +246,34 @@ def test_a_pool_set_up_anew_one_by_one_that_gets_stuck_is_rolled_back_without_to
     assert [node.labels[MODE] for node in nodes_of(pool)] == ["default"] * 3
     assert labels_of(pool)[MODE] == "default"
     assert is_open(pool)
+
+
+# Forward again after a way back that got stuck
+
+
+@pytest.mark.parametrize("way", ["move", "anew"])
+def test_a_way_back_that_gets_stuck_is_turned_forward_again_and_takes_along_what_had_come_back(
+    operator: Actor, admin: Actor, make: Maker, breaker: Breaker, way: str
+) -> None:
+    source = make("there-and-back")
+    first, second, third = names_of(source)
+    machines = set(machines_of(source))
+    breaker.begin("task-fail", task_type="nodepool_attach", node=third, message=WHY)
+    if way == "move":
+        home = make("home", "cgpu", 0)
+        change = moving(operator, admin, source, home)
+    else:
+        home = source
+        change = asked_for(operator, admin, source, target_mode="core_mem", way="batches", batch_size=3)
+    fails(change, "attach")
+    breaker.begin("task-fail", task_type="nodepool_attach", node=second, message=WHY)
+    changes.roll_back(operator, change, reason="back to work")
+    drive(reaches(change, State.FAILED), what="a way back that failed")
+    assert change.steps.get(state="failed", is_rollback=True).learned["left"] == [second]
+    assert set(names_of(source)) == {first, third}, "these two had come back"
+    changes.retry(operator, change)
+    drive(reaches(change, State.APPLIED), what="an applied change")
+    assert set(machines_of(home)) == machines
+    assert [node.labels[MODE] for node in nodes_of(home)] == [change.target_mode] * 3
+    assert is_open(home)
+    assert not holdings.held_by(change)
