@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
+from typing import Final
 
 from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from gpupools.domain.changes import Move, State
 from gpupools.domain.routes import Way
-from gpupools.errors import ConsoleError, Unreachable
+from gpupools.errors import Conflict, ConsoleError, Unreachable
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
 from gpupools.services import (
     audit,
@@ -32,6 +34,9 @@ from gpupools.services.moves import move
 from gpupools.services.poolspecs import target_of
 from gpupools.services.pushes import Again, Done, Handler, Outcome
 from gpupools.services.site import LOOK_AGAIN_SECONDS, Result, Site, Stopped, Waiting
+
+# How long another operation on a pool of ACK may keep a step from its call.
+POOL_BUSY: Final = timedelta(minutes=30)
 
 
 def push_change_step(push: Push) -> Outcome:
@@ -71,7 +76,7 @@ def push_change_step(push: Push) -> Outcome:
 def _carry_out(site: Site) -> Result:
     stepprogress.note(site)
     try:
-        result = machinesteps.STEPS[site.step.kind](site)
+        result = _step(site)
         stepprogress.note_trouble(site.push, site.step)
         return result
     except (pushes.LostLease, Unreachable):
@@ -83,6 +88,16 @@ def _carry_out(site: Site) -> Result:
             site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))
             stepprogress.note(site)
         raise
+
+
+def _step(site: Site) -> Result:
+    try:
+        return machinesteps.STEPS[site.step.kind](site)
+    except Conflict as error:
+        # ACK says so while something else is done to the pool: it refused the call, so it may be made again later.
+        if not error.data.get("ack_code"):
+            raise
+        return site.wait(error.message, POOL_BUSY)
 
 
 def names_now(change: ModeChange) -> list[str]:

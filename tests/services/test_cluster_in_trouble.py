@@ -266,3 +266,18 @@ def test_the_pool_wide_label_call_waits_and_stops_too(
     forbidden = ack_answering(401, "InvalidAccessKeyId.NotFound", "Specified access key is not found.")
     stops_and_goes_on(operator, change, forbidden, breaker, "write_labels", "ACK refused: Specified access key")
     drive(reaches(change, State.APPLIED), what="an applied change")
+
+
+def test_a_pool_that_ack_is_busy_with_is_waited_for(
+    operator: Actor, admin: Actor, make: Maker, breaker: Breaker
+) -> None:
+    change = asked_for(operator, admin, make("busy", size=1), target_mode="cgpu")
+    drive(is_due(change, "write_labels"), what="a change about to write")
+    breaker.begin("ack-error", status=409, code="NodePoolStateConflict", message="The node pool is being scaled.")
+    drive(
+        lambda: change.steps.filter(kind="write_labels", detail="ACK refused: The node pool is being scaled.").exists(),
+        what="a step that says what it waits for",
+    )
+    assert due(change) is not None, "it is under way"
+    breaker.http.call("DELETE", "/faults")
+    drive(reaches(change, State.APPLIED), what="an applied change")
