@@ -155,6 +155,12 @@ def hold(push: Push) -> None:
         raise LostLease()
 
 
+def note_progress(push: Push) -> None:
+    """Count tries anew, in the middle of a run: what was done so far is kept, whatever becomes of this worker."""
+    if push.attempts > 1 and _mine(push).update(attempts=1):
+        push.attempts = 1
+
+
 def is_held(push: Push) -> Exists:
     """Return the condition that no other worker has a push by now, for updates of rows that are written under it."""
     return Exists(_mine(push))
