@@ -101,8 +101,9 @@ def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     else:
         found.append(Advice("retry", f"Try again goes on with this step and does only what is missing{rest}."))
         found.append(Advice("roll-back", "Rolling back brings the nodes back to where the change found them."))
-    if held.is_returnable:
-        found.append(Advice("give-up", "Giving it up uncordons and leaves everything else as it is now."))
+    if held:
+        rest = "; machines in no pool stay outside" if held.outside else ""
+        found.append(Advice("give-up", f"Giving it up uncordons and leaves everything else as it is now{rest}."))
     headline, done = _at(steps, step, "Stopped"), _nodes(step, "done")
     why = change.note.removesuffix(stepprogress.told(step)).strip()
     return Guidance(headline, why, True, step.is_rollback, step.finished_at, done, left, held, tuple(found))
