@@ -48,7 +48,8 @@ def remove(site: Site) -> Result:
     if not due and not left:
         return Finished(f"{_named(machines)} left {site.away.name}; the machines are kept.")
     if due and "task_id" not in site.step.learned:
-        pushes.hold(site.push)
+        # The pool and its machines, by the hundred, are looked at once more before the call itself.
+        pushes.hold(site.push, calls=3 + len(there) // 100)
         started = site.provider.remove(site.away.pool_id, sorted(due.values()))
         site.learn(task_id=started.task_id)
         return Waiting(f"ACK is taking {listed(sorted(due))} out of {site.away.name}.", 1.0)

@@ -46,11 +46,12 @@ def _take_machines_out(push: Push, pool: NodePool, kubernetes: Kubernetes, provi
     due = [str(machine) for machine in push.learned["machines"].values() if machine]
     if push.learned.get("task_id") and (running := _task(push, provider)):
         return running
-    if not set(due) & set(provider.instances(pool.pool_id)):
+    there = provider.instances(pool.pool_id)
+    if not set(due) & set(there):
         return Done("The machines left the pool.", lambda: _forget(push))
     if push.learned.get("task_id"):
         return Again(SECONDS, detail="ACK is done; the machines are still listed.")
-    pushes.hold(push)
+    pushes.hold(push, calls=3 + len(there) // 100)
     started = provider.remove(pool.pool_id, due)
     return Again(SECONDS, {"task_id": started.task_id})
 

@@ -148,9 +148,14 @@ def claim(*, skip: Collection[int] = ()) -> Push | None:
     return None
 
 
-def hold(push: Push) -> None:
-    """Renew the lease right before a call that must not be made twice; raise when it was lost."""
-    until = timezone.now() + timedelta(seconds=lease_seconds())
+def hold(push: Push, *, calls: int = 2) -> None:
+    """Renew the lease right before a write that must not be made twice; raise when it was lost.
+
+    ``calls``: how many calls the write takes, with those that look first; each may last two time-outs, one to connect
+    and one to be answered.
+    """
+    longest = 2.0 * calls * settings.GPUPOOLS_CLUSTER_TIMEOUT_SECONDS
+    until = timezone.now() + timedelta(seconds=max(lease_seconds(), longest))
     if not _mine(push).update(lease_until=until):
         raise LostLease()
 

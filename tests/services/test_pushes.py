@@ -276,6 +276,15 @@ def test_holding_renews_the_lease(lab):
     assert push.lease_until > timezone.now() + timedelta(seconds=pushes.lease_seconds() - 2)
 
 
+def test_the_lease_outlasts_all_calls_that_a_write_takes(lab, settings):
+    push = enqueue(lab)
+    claimed = pushes.claim()
+    pushes.hold(claimed, calls=5)
+    push.refresh_from_db()
+    longest = timedelta(seconds=5 * 2 * settings.GPUPOOLS_CLUSTER_TIMEOUT_SECONDS)
+    assert push.lease_until > timezone.now() + longest - timedelta(seconds=2)
+
+
 def test_a_failure_of_a_slow_worker_does_not_park_the_row_of_the_new_one(lab):
     push = enqueue(lab)
 
