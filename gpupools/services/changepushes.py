@@ -70,6 +70,12 @@ def push_change_step(push: Push) -> Outcome:
         _note(ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk), error.message)
         stepprogress.note_trouble(push, step, error.code)
         raise
+    except pushes.LostLease:
+        raise
+    except ConsoleError as error:
+        is_right = error.data.get("status") in (401, 403)
+        stepprogress.note_trouble(push, step, "forbidden" if is_right else error.code)
+        raise
     return _outcome(change, step, result)
 
 
@@ -81,8 +87,7 @@ def _carry_out(site: Site) -> Result:
         return result
     except (pushes.LostLease, Unreachable):
         raise
-    except ConsoleError as error:
-        stepprogress.note_trouble(site.push, site.step, error.code)
+    except ConsoleError:
         # What was done before the refusal is done: look once more, so that the failure can name it.
         with suppress(ConsoleError):
             site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))

@@ -84,7 +84,8 @@ def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     code = step.learned.get("code", "")
     found = []
     if code in _RIGHTS:
-        message = "Give the console's identity the right that is missing (the cluster's page names it), then try again."
+        where = "the cluster's page tells what it may; on ACK its RAM policy counts too"
+        message = f"Give the console's identity the right that is missing, then try again: {where}."
         found.append(Advice("give-right", message))
     elif code in _TASKS:
         message = "Look at the machine or node that is not done in the ACK console, then try again or roll back."

@@ -226,12 +226,20 @@ def test_an_instance_that_has_not_joined_has_no_name(api: ScriptedServer, ack: A
     assert ack.node_names("np1") == ["n1"]
 
 
+def test_a_task_that_ended_well_may_have_failed_for_some_machines(api: ScriptedServer, ack: AckClient) -> None:
+    results = [{"data": "i-1", "status": "success"}, {"data": "i-2", "status": "failed"}]
+    api.handlers["GET", "/tasks/T-9"] = says({"task_id": "T-9", "state": "success", "task_result": results})
+    assert (ack.task("T-9").state, ack.task("T-9").failed) == ("success", ("i-2",))
+
+
 @pytest.mark.parametrize(
     ("answer", "state", "message"),
     [
         ({"state": "running"}, "running", ""),
         ({"state": "success"}, "success", ""),
         ({"state": "fail", "error": {"code": "NoStock", "message": "sold out"}}, "fail", "sold out"),
+        ({"state": "failed", "error": {"code": "NoStock"}}, "fail", "NoStock"),
+        ({"state": "canceled"}, "fail", ""),
         ({"state": "paused"}, "running", ""),
     ],
 )

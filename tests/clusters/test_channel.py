@@ -246,6 +246,17 @@ def test_a_retry_after_is_kept_within_reason() -> None:
         assert error.retry_after_seconds == seconds
 
 
+def test_an_eviction_that_a_budget_refuses_is_about_a_pod_and_not_about_the_cluster() -> None:
+    said = status(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")[1]
+    budget = "The disruption budget web needs 2 healthy pods and has 2 currently"
+    said["details"] = {"causes": [{"reason": "DisruptionBudget", "message": budget}]}
+    error = refusal(429, json.dumps(said).encode())
+    assert isinstance(error, Conflict)
+    assert (error.code, error.message) == ("disruption-budget", f"{budget}.")
+    said["details"] = {"causes": [{"reason": "Other", "message": "busy"}], "retryAfterSeconds": 10}
+    assert isinstance(refusal(429, json.dumps(said).encode()), Unreachable)
+
+
 def test_an_answer_that_is_no_json_is_unreachable_not_a_crash(api: ScriptedServer) -> None:
     api.handlers["GET", "/version"] = lambda query, body: (200, b"<html>welcome</html>")
     api.handlers["GET", "/api/v1/nodes"] = lambda query, body: (200, b"[]")
