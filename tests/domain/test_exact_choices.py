@@ -8,9 +8,10 @@ import pytest
 from gpupools.domain.asks import effective_requests
 from gpupools.domain.filters import explained
 from gpupools.domain.gpus import Taint, Toleration
+from gpupools.domain.messages import failed_scheduling
 from gpupools.domain.placement import node_states, sequence
 from gpupools.domain.wishes import wish
-from tests.domain.builders import a_node, an_ask, container
+from tests.domain.builders import a_node, a_pod, an_ask, container
 from tests.domain.seeing import labelled, see, term
 from tests.domain.test_groups import member, of_group
 
@@ -42,12 +43,34 @@ SOFT = Taint("soft", "", "PreferNoSchedule")
                                          term(("model", "In", ("T4",))))},
                      a_node(labels={"model": "V100"}), {"affinity": "model In T4 (found V100)"},
                      id="the same expression once, and none that matches"),
+        pytest.param({"node_selector": {"zone": "a"}, "required_terms": (term(("model", "In", ("T4",))),)}, a_node(),
+                     {"affinity": "zone=a (not there); model In T4 (not there)"}, id="the selector and the terms"),
+        pytest.param({"required_terms": (term(fields=(("metadata.name", "In", ("a", "b")),)),)}, a_node(),
+                     {"affinity": "metadata.name In a, b (found n1)"}, id="a node is found by one name at a time"),
         pytest.param({"node_selector": T4}, a_node(taints=(GPU_ONLY,)),
                      {"taint": "gpu=only:NoSchedule", "affinity": "model=T4 (not there)"}, id="both"),
     ],
 )  # fmt: skip
 def test_taints_and_labels_that_are_against_a_pod_are_named(ask, node, said):
     assert explained(an_ask(mem=1, **ask), node) == said
+
+
+@pytest.mark.parametrize(("value", "fits"), [("n1", False), ("", True), ("n2", False)])
+def test_a_field_that_nodes_do_not_have_is_empty(value, fits):
+    ask = an_ask(mem=1, required_terms=(term(fields=(("metadata.uid", "In", (value,)),)),))
+    assert see(ask, a_node()).verdicts[0].fits is fits
+
+
+def test_what_is_asked_for_as_nothing_takes_nothing():
+    (state,) = node_states([a_node()], [a_pod(mem=0, whole=0, cpu=0)])
+    assert not any(amount for resource, amount in state.requested.items() if resource != "pods")
+
+
+@pytest.mark.parametrize("preempts", [True, False])
+def test_a_group_that_is_not_complete_says_whether_it_would_preempt(preempts):
+    ask = msgspec.structs.replace(of_group(3, 1), preempts=preempts)
+    (seen,) = sequence(ask, 1, node_states([a_node(mode="topology")], []))
+    assert seen.message == failed_scheduling((), nodes=1, prefilter=seen.prefilter, preempts=preempts)
 
 
 def test_resources_are_short_in_the_order_of_their_names():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpupools.domain.allocation import fold, unit_mib
+from gpupools.domain.gpus import MOST_CARDS
 from tests.domain.builders import CORE, COUNT, MEM, a_node, a_pod, an_ask
 from tests.domain.seeing import see
 
@@ -123,3 +124,17 @@ def test_a_refusal_for_compute_names_what_is_free_of_it():
 
 def test_whole_cards_of_a_former_mode_are_counted_in_words():
     assert said(fold(a_node(), [a_pod(topology=1)]))["former-mode"].startswith("default/p holds 1 whole card,")
+
+
+@pytest.mark.parametrize(
+    ("cards", "known", "words"),
+    [
+        (MOST_CARDS, MOST_CARDS, None),
+        (MOST_CARDS + 1, 0, f"{MOST_CARDS + 1} cards, which no machine has"),
+        (0, 0, "no cards"),
+    ],
+)
+def test_a_number_of_cards_that_no_machine_has_is_none(cards, known, words):
+    allocation = fold(a_node(resources={MEM: MOST_CARDS * 2, COUNT: cards}), [])
+    assert len(allocation.gpus) == known
+    assert words is None or words in said(allocation)["no-cards"]
