@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 from django.db.models import F, Q
@@ -120,6 +120,9 @@ def _uuids(texts: Iterable[str]) -> list[str]:
     return [text for text in texts if len(text) == 36 and set(text) <= set("0123456789abcdef-")]
 
 
+_LEFT_OPEN: Final[tuple[Any, ...]] = ("", [], {})
+
+
 def _wishes(facts: PoolFacts) -> dict[str, Any]:
     mode, policy = mode_and_policy(facts.labels)
     return {
@@ -142,8 +145,10 @@ def _refresh(row: NodePool, facts: PoolFacts, *, owned_by_provider: bool) -> boo
     wishes = _wishes(facts)
     state = _STATES.get(facts.state, NodePool.State.ACTIVE)
     edited = {key: value for key, value in wishes.items() if getattr(row, key) != value}
-    if edited:
-        columns |= {**edited, "version": F("version") + 1}
+    columns |= edited
+    if any(row.synced_at is not None or getattr(row, key) not in _LEFT_OPEN for key in edited):
+        # Not when the first look at a new pool fills in what its provider chose: nobody has edited it.
+        columns["version"] = F("version") + 1
     if row.name != facts.name[:63] and not _is_taken(row, facts.name):
         columns["name"] = facts.name[:63]
     if row.state in (NodePool.State.FAILED, NodePool.State.GONE) and state == NodePool.State.ACTIVE:

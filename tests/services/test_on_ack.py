@@ -115,6 +115,16 @@ def test_a_pool_that_was_made_after_a_sync_had_read_the_rows_is_not_shown_twice(
     assert list(NodePool.objects.filter(name__startswith=name[:40])) == [pool]
 
 
+def test_the_first_sync_of_a_new_pool_is_no_edit(cluster, operator, name):
+    pool = create(operator, cluster, name)
+    work()
+    before = NodePool.objects.get(pk=pool.pk)
+    poolsync.sync(cluster)
+    after = NodePool.objects.get(pk=pool.pk)
+    assert (before.cpu_policy, after.cpu_policy) == ("", "none")  # what ACK says of it is filled in
+    assert after.version == before.version
+
+
 def test_an_edit_reaches_existing_nodes_only_when_that_was_chosen(cluster, operator, name):
     pool = create(operator, cluster, name)
     work()
