@@ -25,7 +25,7 @@ from typing import IO
 from urllib.parse import urlsplit
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60.0
+SECONDS = 120.0
 # Headers of one connection, which a relay makes itself.
 _HOP = {"connection", "transfer-encoding", "content-length", "keep-alive"}
 
@@ -168,6 +168,8 @@ class Workers:
             "DATABASE_URL": database,
             "REDIS_URL": broker,
             "DJANGO_SETTINGS_MODULE": "console.settings",
+            # Whoever is held up here does not give up by itself; leases are ended by hand.
+            "GPUPOOLS_CLUSTER_TIMEOUT_SECONDS": str(int(SECONDS)),
         }
         self._nursery: subprocess.Popen[bytes] | None = None
 
