@@ -312,7 +312,7 @@ class _Fold:
             card.memory,
             card.releasing,
             card.core,
-            card.cards,
+            (1 if card.holdings else 0) if self.shared else card.cards,
             index not in self.node.unhealthy,
             tuple(card.holdings),
             card.held + math.ceil(card.rescaled) if card.rescaled else card.held,
@@ -373,7 +373,8 @@ def fold(node: GpuNode, pods: Iterable[Pod]) -> NodeAllocation:
     On a shared node ``memory_units_used`` is the sum of all cards plus pending plus orphan: what the node's
     total is short of. What was allocated under a former mode stands in ``unplaced`` and, for memory, in
     ``memory_units_orphan``, and counts in no total. ``holdings`` has one entry per pod, ``unplaced`` the
-    parts of them that sit on no known card. ``cards_used`` of a shared node counts the cards with a holder.
+    parts of them that sit on no known card. ``cards_used`` counts cards in use wherever
+    it stands: a shared card with a holder is one, however many pods share it; whole cards are those that pods hold.
     """
     return fold_holders(node, holders(pod for pod in pods if pod.node == node.name).get(node.name, ()))
 

@@ -68,12 +68,13 @@ def _with_pod(allocation: NodeAllocation, wanted: Wish, cards: Sequence[int]) ->
     newly_used = 0
     for index in cards:
         gpu = gpus[index]
-        newly_used += not gpu.holdings
+        first = int(not gpu.holdings)
+        newly_used += first
         gpus[index] = msgspec.structs.replace(
             gpu,
             memory_units_used=gpu.memory_units_used + share.memory_units,
             core_percent_used=gpu.core_percent_used + share.core_percent,
-            cards_used=gpu.cards_used + share.cards,
+            cards_used=gpu.cards_used + (share.cards or first),
             holdings=(*gpu.holdings, share),
             memory_units_held=gpu.memory_units_held + share.memory_units,
             core_percent_held=gpu.core_percent_held + share.core_percent,

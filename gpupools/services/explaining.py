@@ -70,7 +70,8 @@ def explain(
 ) -> Number:
     """Explain a figure of one card (``node`` and ``gpu``), one node, one pool, or the cluster.
 
-    Raises Missing for a node or card that is not there, Invalid for a card without a node.
+    Raises Missing for a node, card or pool that is not there, Invalid for a card without a node, a card of a node whose
+    cards have no number, and a node that is not of the pool.
     """
     actor.require(Role.VIEWER, cluster)
     if gpu is not None and not node:
@@ -87,23 +88,46 @@ def explain(
         found = explaining.explain(chosen, figure)
     else:
         (fold,) = chosen
-        if gpu not in {each.index for each in fold.gpus}:
-            raise Missing(f"Node {node} has no card GPU{gpu}.", code="no-such-card")
+        _check_card(fold, gpu)
         found = explaining.explain_card(fold, gpu, figure)
     seen = actor.namespaces(cluster)
     parts = tuple(_part(each, pools.get(each.node, ""), seen) for each in found.parts)
     return Number(figure, node, gpu, pool, found.value, parts, picture.taken_at)
 
 
+def _check_card(fold: NodeAllocation, index: int) -> None:
+    if index in {each.index for each in fold.gpus}:
+        return
+    if fold.cards and not fold.gpus:
+        # Kubernetes counts exclusive cards and names none of them, so no card of these can be asked for.
+        raise Invalid.field(
+            "gpu",
+            f"Node {fold.node} hands out whole cards, and the API does not say which pod holds which of them.",
+            code="card-without-number",
+            found=f"GPU{index}",
+            allowed="none: ask for the whole node",
+        )
+    raise Missing(f"Node {fold.node} has no card GPU{index}.", code="no-such-card")
+
+
 def _chosen(
     cluster: Cluster, folds: dict[str, NodeAllocation], pools: dict[str, str], *, node: str, pool: str
 ) -> list[NodeAllocation]:
-    if node:
-        if node not in folds:
-            raise Missing(f"There is no GPU node {node} in cluster {cluster.name}.", code="no-such-node")
-        return [folds[node]]
+    if node and node not in folds:
+        raise Missing(f"There is no GPU node {node} in cluster {cluster.name}.", code="no-such-node")
     if pool and pool not in pools.values() and not cluster.pools.filter(name=pool).exists():
         raise Missing(f"There is no node pool {pool} in cluster {cluster.name}.", code="no-such-pool")
+    if node:
+        home = pools.get(node, "")
+        if pool not in ("", home):
+            raise Invalid.field(
+                "pool",
+                f"Node {node} does not belong to node pool {pool}.",
+                code="not-in-pool",
+                found=pool,
+                allowed=home or "no pool: the node belongs to none",
+            )
+        return [folds[node]]
     return [fold for name, fold in folds.items() if pool in ("", pools.get(name, ""))]
 
 

@@ -141,7 +141,7 @@ def fold(node, pods):
                 "memory_units_held": ceil(sum((h[1] * h[4] for h in card if not h[0]["terminating"]), Fraction(0))),
                 "core_percent_used": sum(h[2] for h in card),
                 "core_percent_held": sum(h[2] for h in card if not h[0]["terminating"]),
-                "cards_used": sum(h[3] for h in card),
+                "cards_used": int(bool(card)) if shared else sum(h[3] for h in card),
                 "healthy": index not in node["sick"],
                 "holdings": [(h[0]["name"], *h[1:4], h[0]["terminating"]) for h in card],
             }

@@ -11,7 +11,12 @@ from gpupools.domain.totals import totals
 from tests.domain.builders import a_node, a_pod, filled
 from tests.domain.picks import cases
 
-ON_CARDS = (Figure.MEMORY_UNITS_USED, Figure.MEMORY_UNITS_RELEASING, Figure.CORE_PERCENT_USED)
+ON_CARDS = (
+    Figure.MEMORY_UNITS_USED,
+    Figure.MEMORY_UNITS_RELEASING,
+    Figure.CORE_PERCENT_USED,
+    Figure.CARDS_USED,
+)
 
 
 def named(explained):

@@ -64,7 +64,7 @@ def test_sums_agree_on_every_level(node, pods):
     for gpu in allocation.gpus:
         assert gpu.memory_units_used == sum(holding.memory_units for holding in gpu.holdings)
         assert gpu.core_percent_used == sum(holding.core_percent for holding in gpu.holdings)
-        assert gpu.cards_used == sum(holding.cards for holding in gpu.holdings)
+        assert gpu.cards_used == (bool(gpu.holdings) if shared else sum(holding.cards for holding in gpu.holdings))
         assert gpu.memory_units_releasing == sum(h.memory_units for h in gpu.holdings if h.releasing)
     if allocation.core_percent:
         loose = sum(holding.core_percent for holding in allocation.unplaced)

@@ -42,6 +42,32 @@ def test_a_zero_says_so_and_what_is_not_there_is_missing(visitor: Visitor) -> No
         assert browser.get(f"/c/lab/explain/{address}").status_code == 404
 
 
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize(
+    ("query", "sentence"),
+    [
+        ("node=n-exclusive&pool=cgpu", "Node n-exclusive does not belong to node pool cgpu."),
+        ("node=n-exclusive&gpu=0", "the API does not say which pod holds which of them"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(visitor: Visitor, query: str, sentence: str) -> None:
+    response = visitor(Role.VIEWER).get(f"/c/lab/explain/cards_used/?{query}")
+    assert response.status_code == 400
+    assert sentence in response.content.decode()
+    assert visitor(Role.VIEWER).get("/c/lab/explain/cards_used/?node=n-cgpu&pool=cgpu").status_code == 200
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_card_in_use_is_one_on_every_level(visitor: Visitor) -> None:
+    browser = visitor(Role.VIEWER)
+    rows = browser.get("/api/v1/clusters/lab/allocation/").json()["nodes"]
+    (row,) = [each for each in rows if each["node"] == "n-cgpu"]
+    assert row["cards_used"] == sum(gpu["cards_used"] for gpu in row["gpus"]) > 0
+    for gpu in row["gpus"]:
+        address = f"/api/v1/clusters/lab/allocation/explain/?figure=cards_used&node=n-cgpu&gpu={gpu['index']}"
+        assert browser.get(address).json()["value"] == gpu["cards_used"]
+
+
 def test_names_of_other_namespaces_are_hidden(lab: Lab) -> None:
     browser = Client()
     user = an_actor(Role.VIEWER, lab.cluster, "default", name="narrow").user
