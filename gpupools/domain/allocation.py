@@ -28,6 +28,7 @@ NO_CARDS = "no-cards"
 OVER_ALLOCATED = "over-allocated"
 UNIT_CHANGED = "unit-changed"
 LIMIT_DIFFERS = "limit-differs"
+CARDS_OUT = "cards-out"
 
 
 def mode_of(node: GpuNode) -> Mode | None:
@@ -52,7 +53,7 @@ def unit_mib(node: GpuNode) -> int | None:
     None when the label is missing, or the quotient is far from all sizes.
     """
     cards, card_mib = node.shared_cards, node.card_memory_mib
-    units = node.memory_units // cards if cards else 0
+    units = node.per_card(GPU_MEM) if cards else 0
     if not card_mib or not units:
         return None
     return _nearest_unit(card_mib, units)
@@ -109,8 +110,12 @@ class _Fold:
         if not 0 <= self.count <= MOST_CARDS:
             self.count = 0
         self.cards = [_Card() for _ in range(self.count)]
-        self.card_units = node.memory_units // self.count if self.shared and self.count else 0
-        self.card_core = node.core_percent // self.count if self.shared and self.count else 0
+        split = self.shared and self.count > 0
+        self.card_units = node.per_card(GPU_MEM) if split else 0
+        self.card_core = node.per_card(GPU_CORE) if split else 0
+        # What ACK's scheduler takes a card for: less than it has while another one is sick.
+        self.given_units = node.given(GPU_MEM) if split else 0
+        self.core_withheld = self.card_core - node.given(GPU_CORE) if split else 0
         self.holdings: list[Holding] = []
         self.unplaced: list[Holding] = []
         self.strays: dict[int, int] = {}
@@ -191,8 +196,8 @@ class _Fold:
         for index in indexes:
             if index < self.count:
                 was = card_units.get(index, 0)
-                ratio = Fraction(self.card_units, was) if was > 0 and was != self.card_units else None
-                changed = was if ratio is not None else changed
+                ratio = Fraction(self.given_units, was) if was > 0 and was != self.given_units else None
+                changed = was if ratio is not None and was != self.card_units else changed
                 share = part or _holding(pod, memory=memory.get(index, 0), core=core.get(index, 0))
                 self.cards[index].add(share, ratio=ratio)
         self._keep(total)
@@ -208,8 +213,8 @@ class _Fold:
         if changed:
             self._warn(
                 UNIT_CHANGED,
-                f"{_name(pod)} was bound when a card had {changed} memory units; it has {self.card_units} now, "
-                "and ACK's scheduler counts it in proportion.",
+                f"{_name(pod)} was bound when a card had {changed} memory {_plural(changed, 'unit')}; it has "
+                f"{self.card_units} now, and ACK's scheduler counts it in proportion.",
                 pod,
             )
 
@@ -266,6 +271,8 @@ class _Fold:
         if self.shared and not self.count:
             odd = f"{node.shared_cards} cards, which no machine has" if node.shared_cards else "no cards"
             self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but {odd}.")
+        if self.card_units > self.given_units and len(node.unhealthy) < node.cards_out:
+            self._warn_sick()
         gpus = tuple([self._gpu(index, card) for index, card in enumerate(self.cards)])
         if self.shared:
             cards, held = self.count, [card for card in self.cards if card.holdings]
@@ -317,6 +324,17 @@ class _Fold:
             tuple(card.holdings),
             card.held + math.ceil(card.rescaled) if card.rescaled else card.held,
             card.core_held,
+            units - self.given_units,
+            self.core_withheld,
+        )
+
+    def _warn_sick(self) -> None:
+        out, cards = self.node.cards_out, _plural(self.count, "card")
+        self._warn(
+            CARDS_OUT,
+            f"The device plugin calls {out} of {self.count} {cards} unhealthy and does not say which: each is shown as "
+            f"if it were well, with its {self.card_units} memory units. Of these ACK's scheduler gives at most "
+            f"{self.given_units} meanwhile.",
         )
 
     def _warn_over(self, index: int, card: _Card) -> None:

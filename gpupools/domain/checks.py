@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from gpupools.domain.allocation import CARDS_OUT
 from gpupools.domain.gpus import GpuNode, NodeAllocation
 from gpupools.domain.modes import (
     CARD_COUNT_LABEL,
@@ -14,6 +15,7 @@ from gpupools.domain.modes import (
     CARD_NAME_LABEL,
     EXCLUSIVE_GPU,
     GPU_COUNT,
+    GPU_MEM,
     MODE_LABEL,
     MODES,
     Mode,
@@ -21,7 +23,10 @@ from gpupools.domain.modes import (
 
 
 class Check(msgspec.Struct, frozen=True):
-    """One verdict: ``ok`` is None when it cannot be known."""
+    """One verdict: ``ok`` is None when it cannot be known.
+
+    ``title`` says what should be so, ``wrong`` the same where it is not.
+    """
 
     code: str
     title: str
@@ -29,6 +34,12 @@ class Check(msgspec.Struct, frozen=True):
     found: str
     expected: str
     fix: str = ""
+    wrong: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """What is the case: the title where it holds or is not known, else what is wrong."""
+        return self.title if self.ok is not False else self.wrong
 
 
 def node_checks(node: GpuNode, allocation: NodeAllocation | None = None) -> list[Check]:
@@ -47,13 +58,30 @@ def node_checks(node: GpuNode, allocation: NodeAllocation | None = None) -> list
             checks.append(_plausible(node))
     checks.append(_card_labels(node))
     checks.append(_ready(node))
-    if allocation is not None and allocation.warnings:
+    # Cards that are out are told of by the check of their health, and the ledger has no pod wrong for it.
+    if allocation is not None and (warned := [each for each in allocation.warnings if each.code != CARDS_OUT]):
         checks.append(
             Check("ledger", "The ledger of cards is clean", False,
-                  "; ".join(warning.message for warning in allocation.warnings), "no warnings",
+                  "; ".join(warning.message for warning in warned), "no warnings",
                   "Look at the pods that the warnings name.")
         )  # fmt: skip
-    return checks
+    return [msgspec.structs.replace(check, wrong=_wrong(check)) for check in checks]
+
+
+_WRONG = {
+    "mode-label": "The declared mode is none that is known",
+    "others-zero": "Resources of other modes are reported too",
+    "healthy": "Cards are unhealthy",
+    "plausible": "Memory per card is not plausible",
+    "card-labels": "The node has another number of cards than when it joined",
+    "ready": "The node is not Ready",
+    "ledger": "The ledger of cards has warnings",
+}
+
+
+def _wrong(check: Check) -> str:
+    _, reports, resource = check.code.partition("reports:")
+    return f"{resource} is not reported" if reports else _WRONG[check.code]
 
 
 def _label(node: GpuNode) -> Check:
@@ -125,7 +153,7 @@ def _plausible(node: GpuNode) -> Check:
     memory_mib, cards = node.card_memory_mib, node.shared_cards
     if not memory_mib or not cards or not node.memory_units:
         return Check("plausible", title, None, f"{CARD_MEMORY_LABEL} or the resources are missing", expected)
-    units = node.memory_units // cards
+    units = node.per_card(GPU_MEM)
     ok = units in {memory_mib // 1024, memory_mib // 128, memory_mib}
     return Check(
         "plausible", title, ok, f"{units} units for {memory_mib} MiB", expected,

@@ -19,7 +19,7 @@ from gpupools.domain.modes import (
 )
 from gpupools.domain.quantities import integer
 from gpupools.domain.topology import best_cards
-from gpupools.domain.verdicts import NO_ROOM, NodeState, Rejection, Verdict
+from gpupools.domain.verdicts import NO_ROOM, NodeState, Rejection, Verdict, given_units
 from gpupools.domain.wishes import Wish
 
 # ACK's score of a choice: up to 30 points for how full (or empty) the cards get, 70 divided by the square of
@@ -80,7 +80,7 @@ def _judge_shares(wanted: Wish, state: NodeState) -> Verdict:
         fitting = [index for index in fitting if state.core_rooms[index] >= core]
     if wanted.whole_device:
         gpus = state.allocation.gpus
-        fitting = [index for index in fitting if rooms[index] == memory == gpus[index].memory_units]
+        fitting = [index for index in fitting if rooms[index] == memory == given_units(gpus[index])]
     if len(fitting) < count:
         return _rejected(state, _no_room(wanted, state))
     return _choose(wanted, state, fitting)
@@ -111,9 +111,9 @@ def _choose(wanted: Wish, state: NodeState, fitting: list[int]) -> Verdict:
     node, gpus = state.node, state.allocation.gpus
     memory, core, count = wanted.memory_units, wanted.core_percent, wanted.cards
     # What stays free of a card is a fraction with the same denominator on every card of a node: its numerator ranks.
-    whole = gpus[0].memory_units
+    whole = given_units(gpus[0])
     if core:
-        units, percent = whole, gpus[0].core_percent
+        units, percent = whole, gpus[0].core_percent - gpus[0].core_percent_withheld
         whole = 2 * units * percent
         left = {
             index: (state.rooms[index] - memory) * percent + (state.core_rooms[index] - core) * units
@@ -147,8 +147,11 @@ def _waiting(wanted: Wish, gpus: Sequence[Gpu]) -> int:
     waiting = {
         holding.uid
         for gpu in gpus
-        if gpu.memory_units_used + wanted.memory_units > gpu.memory_units
-        or (wanted.core_percent and gpu.core_percent_used + wanted.core_percent > gpu.core_percent)
+        if gpu.memory_units_used + wanted.memory_units > given_units(gpu)
+        or (
+            wanted.core_percent
+            and gpu.core_percent_used + wanted.core_percent > gpu.core_percent - gpu.core_percent_withheld
+        )
         for holding in gpu.holdings
         if holding.releasing
     }

@@ -118,6 +118,30 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
         """Number of cards that a shared mode reports (``aliyun.com/gpu-count``)."""
         return self.allocatable.get(GPU_COUNT, 0)
 
+    def per_card(self, resource: str) -> int:
+        """Return how many units of a resource each shared card has: the node's by its cards, rounded down.
+
+        The plugin takes a sick card's units out of allocatable and leaves ``gpu-count`` as it is, so where whole
+        cards are missing from allocatable, capacity tells a card's size.
+        """
+        return self.capacity[resource] // self.shared_cards if self._cards_out(resource) else self.given(resource)
+
+    def given(self, resource: str) -> int:
+        """Return how many units of each shared card ACK's scheduler gives: it divides allocatable alone."""
+        return self.allocatable.get(resource, 0) // self.shared_cards if self.shared_cards > 0 else 0
+
+    @property
+    def cards_out(self) -> int:
+        """Shared cards that the plugin calls unhealthy, by the units that are missing; it does not say which."""
+        return self._cards_out(GPU_MEM)
+
+    def _cards_out(self, resource: str) -> int:
+        cards, have, all_ = self.shared_cards, self.allocatable.get(resource, 0), self.capacity.get(resource, 0)
+        if not 0 < have < all_ or cards <= 0 or cards != self.capacity.get(GPU_COUNT) or all_ % cards:
+            return 0
+        missing, rest = divmod(all_ - have, all_ // cards)
+        return 0 if rest else missing
+
     @property
     def whole_cards(self) -> int:
         """Number of cards handed out whole: exclusive or topology."""
@@ -180,7 +204,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     """Everything placement needs to know of a pod that wants a node.
 
     ``pod_requests`` stand for the pod as a whole, in the stead of what its containers add up to. ``gated``: nobody
-    may place it yet. ``preempts``: others of lower priority may be evicted for it.
+    may place it yet. ``preempts``: others of lower priority may be evicted for it. ``scheduler`` is who places it,
+    where that is not Kubernetes' default; ``host_ipc``: it shares its node's IPC namespace.
     """
 
     namespace: str = "default"
@@ -198,6 +223,8 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     pod_requests: dict[str, int] = {}
     gated: bool = False
     preempts: bool = True
+    scheduler: str = ""
+    host_ipc: bool = False
 
 
 class Pod(msgspec.Struct, frozen=True, gc=False):
@@ -252,7 +279,9 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     """One card of a node with its holders. ``memory_units`` is the card's total; sums never clamp.
 
     ``memory_units_held`` and ``core_percent_held`` are what ACK's scheduler counts: without terminating pods, and
-    memory in proportion to what the card had when each pod was bound.
+    memory in proportion to what the card had when each pod was bound. While another card of the node is sick, ACK's
+    scheduler divides what is left by all cards: ``memory_units_withheld`` and ``core_percent_withheld`` it does not
+    give of this one meanwhile.
     """
 
     index: int
@@ -266,6 +295,8 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     holdings: tuple[Holding, ...] = ()
     memory_units_held: int = 0
     core_percent_held: int = 0
+    memory_units_withheld: int = 0
+    core_percent_withheld: int = 0
 
 
 class Warning_(msgspec.Struct, frozen=True, gc=False):

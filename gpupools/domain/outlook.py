@@ -74,7 +74,7 @@ def unit_mib(fleet: Iterable[GpuNode]) -> int:
     """Return the size of one unit: a whole cluster's setting that no object says, so read from what nodes report."""
     for node in fleet:
         if node.memory_units and node.shared_cards and node.card_memory_mib:
-            each = node.card_memory_mib / (node.memory_units / node.shared_cards)
+            each = node.card_memory_mib / max(1, node.per_card(GPU_MEM))
             return SMALL_UNIT_MIB if each < UNIT_MIB / 2 else UNIT_MIB
     return UNIT_MIB
 
@@ -84,7 +84,7 @@ def predicted(node: GpuNode, mode: Mode, labels: dict[str, str], unit: int) -> G
     facts, cards = MODES[mode], cards_of(node) or 0
     units = (node.card_memory_mib or 0) // unit
     if not units and node.shared_cards:
-        units = node.memory_units // node.shared_cards
+        units = node.per_card(GPU_MEM)
     amounts = {
         EXCLUSIVE_GPU: cards,
         TOPOLOGY_GPU: cards,

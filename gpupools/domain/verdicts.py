@@ -28,12 +28,17 @@ class NodeState(msgspec.Struct, frozen=True, gc=False):
 
 def room_of(gpu: Gpu) -> int:
     """Return the memory units of a card that ACK's scheduler would still give; an over-full card has none."""
-    return max(0, gpu.memory_units - gpu.memory_units_held) if gpu.healthy else NO_ROOM
+    return max(0, gpu.memory_units - gpu.memory_units_withheld - gpu.memory_units_held) if gpu.healthy else NO_ROOM
+
+
+def given_units(gpu: Gpu) -> int:
+    """Return the memory units that ACK's scheduler takes a card for: fewer than it has while another one is sick."""
+    return gpu.memory_units - gpu.memory_units_withheld
 
 
 def core_room_of(gpu: Gpu) -> int:
     """Return the per cent of a card's compute that ACK's scheduler would still give."""
-    return max(0, gpu.core_percent - gpu.core_percent_held) if gpu.healthy else NO_ROOM
+    return max(0, gpu.core_percent - gpu.core_percent_withheld - gpu.core_percent_held) if gpu.healthy else NO_ROOM
 
 
 class Rejection(msgspec.Struct, frozen=True, gc=False):

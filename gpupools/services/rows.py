@@ -146,7 +146,7 @@ def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -
         ]
         if pool
         else [],
-        "wrong": [check.title for check in node_checks(node, allocation) if check.ok is False],
+        "wrong": [check.sentence for check in node_checks(node, allocation) if check.ok is False],
     }
 
 

@@ -18,7 +18,7 @@ from gpupools.domain.annotations import share_annotations, topology_annotations
 from gpupools.domain.asks import limit_of
 from gpupools.domain.gpus import Pod
 from gpupools.domain.modes import GPU_MEM, TOPOLOGY_GPU
-from gpupools.domain.verdicts import NodeState, Preview
+from gpupools.domain.verdicts import NodeState, Preview, given_units
 from gpupools.errors import ConsoleError
 from gpupools.simulator.clock import Clock
 from gpupools.simulator.errors import ApiError
@@ -212,7 +212,7 @@ class Scheduler:
     def _notes(self, pod: Pod, state: NodeState, cards: Iterable[int]) -> dict[str, str]:
         chosen = tuple(cards)
         if limit_of(pod.ask, GPU_MEM):
-            units = [gpu.memory_units for gpu in state.allocation.gpus]
+            units = [given_units(gpu) for gpu in state.allocation.gpus]
             return share_annotations(pod.ask, chosen, card_units=units, assumed_at_ns=self._clock.nanoseconds())
         if limit_of(pod.ask, TOPOLOGY_GPU):
             return topology_annotations(pod.ask, chosen, assumed_at_ns=self._clock.nanoseconds())

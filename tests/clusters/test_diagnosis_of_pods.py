@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpupools.domain.diagnosis import Severity
+from gpupools.domain.diagnosis import Severity, diagnose
+from gpupools.domain.gpus import Ask, ContainerAsk, Pod
 from gpupools.domain.modes import CARD_NAME_LABEL
 from tests.clusters.everymode import RUNNING, note, running, selecting
 from tests.clusters.faults import CORE, COUNT, MEM, TOPOLOGY, WHOLE, wait_for
@@ -26,6 +27,33 @@ def test_a_card_beyond_its_size_and_a_pod_without_an_allocation(world):
     assert (found.scenario, sorted(found.pods)) == (6, sorted(pods))
     blind = world.pod(node, {MEM: 5}, status=RUNNING)
     assert world.named("unreadable-allocation", node=node).pods == (blind,)
+
+
+def test_allocations_that_can_be_read_and_are_wrong_are_not_called_unreadable(world):
+    node = world.node("by-hand", "share", {MEM: 30, COUNT: 2})
+    other = world.pod(node, {MEM: 4}, status=RUNNING, annotations=note(card0=6))
+    away = world.pod(node, {MEM: 3}, status=RUNNING, annotations=note(card9=3))
+    older = world.pod(
+        node, {MEM: 2}, status=RUNNING,
+        annotations=note(card1=2) | {"gpushare.alibabacloud.com/device-resource": '{"0":20,"1":20}'},
+    )  # fmt: skip
+    assert world.named("allocation-differs", node=node).pods == (other,)
+    found = world.named("unknown-card", node=node)
+    assert (found.scenario, found.pods) == (6, (away,))
+    assert world.named("units-changed", node=node).pods == (older,)
+    said = {each.code for each in diagnose(world.scene()) if each.node == node}
+    assert not said & {"unreadable-allocation", "former-mode-pods", "over-allocated"}
+
+
+def test_a_sick_card_of_a_shared_node_is_all_that_is_said_of_it(world):
+    marks = {CARD_NAME_LABEL: "NVIDIA-A10", "aliyun.accelerator/nvidia_mem": "22731MiB"}
+    marks |= {"aliyun.accelerator/nvidia_count": "4"}
+    node = world.node("by-hand", "share", {MEM: 66, COUNT: 4}, capacity={MEM: 88, COUNT: 4}, labels=marks)
+    was = {"gpushare.alibabacloud.com/device-resource": '{"0":22,"1":22,"2":22,"3":22}'}
+    world.pod(node, {MEM: 17}, status=RUNNING, annotations=note(card0=17) | was, more=selecting("share"))
+    found = world.named("cards-unhealthy", node=node)
+    assert (found.scenario, "1 of 4 cards" in found.evidence) == (40, True)
+    assert {each.code for each in diagnose(world.scene()) if each.node == node} == {"cards-unhealthy"}
 
 
 def test_too_many_pods_on_a_card(world):
@@ -95,7 +123,45 @@ def test_no_memory_left_anywhere(world):
     pod = world.pod(limits={MEM: 5000}, more=selecting("cgpu"))
     found = world.named("insufficient-memory", pod=pod)
     assert found.scenario == 8
-    assert "cgpu: " in found.evidence
+    assert "on its emptiest card" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "more", "says"),
+    [
+        ("insufficient-other", {MEM: 1, "cpu": 999}, selecting("cgpu"), "no node in its reach has 999 of cpu left"),
+        ("insufficient-cards", {WHOLE: 99}, selecting("default"), "no node in its reach has 99 cards left"),
+        ("insufficient-cards", {TOPOLOGY: 99}, selecting("topology"), "no node in its reach has 99 cards left"),
+        ("no-node-in-reach", {MEM: 1}, {"nodeSelector": {"zone": "moon"}}, "no node with GPUs is in its reach"),
+        ("fits-nowhere", {MEM: 1}, {"name": "odd"}, "as it is written it fits nowhere"),
+    ],
+)
+def test_what_keeps_a_pod_waiting_is_what_is_said(world, code, limits, more, says):
+    labels = {"ack.gpushare.placement": "half-a-device"} if more.pop("name", "") else {}
+    pod = world.pod(limits=limits, more=more, labels=labels)
+    assert says in world.named(code, pod=pod).message
+    assert not [each for each in diagnose(world.scene()) if pod in each.pods and each.code == "insufficient-memory"]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("waits-for-other", "1 node(s) didn't satisfy existing pods anti-affinity rules"),
+        ("room-now", "1 Too many pods"),
+    ],
+)
+def test_a_pod_that_waits_where_there_is_room(world, code, reason):
+    scene = world.scene()
+    pod = Pod("u", "default", "held-up", Ask(containers=(ContainerAsk("main", {MEM: 1}, {MEM: 1}),)),
+              reason="Unschedulable", message=f"0/1 nodes are available: {reason}.")  # fmt: skip
+    scene.pods += (pod,)
+    assert code in {each.code for each in diagnose(scene) if "default/held-up" in each.pods}
+
+
+def test_a_pod_of_another_scheduler(world):
+    pod = world.pod(limits={MEM: 1}, more={"schedulerName": "volcano"} | selecting("cgpu"))
+    found = world.named("another-scheduler", pod=pod)
+    assert (found.severity, "volcano" in found.message) == (Severity.INFO, True)
 
 
 def test_room_on_the_node_and_on_no_card(world):
@@ -156,4 +222,4 @@ def test_a_topology_group_that_is_not_whole(world):
     pod = world.pod(limits={TOPOLOGY: 1}, more=selecting("topology"), labels=labels)
     found = world.named("topology-group-size", pod=pod)
     assert found.scenario == 23
-    assert "has 1 pods and says 2" in found.message
+    assert "has 1 pod and says 2" in found.message

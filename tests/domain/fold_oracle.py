@@ -43,6 +43,18 @@ def claim(pod, asked):
     return {}, {}, problem
 
 
+def size(node, resource, given):
+    """(units of a card, cards that are out): what is missing of capacity are the units of whole cards, or nothing."""
+    count, have, had = (node[part].get(name, 0) for part, name in (
+        ("allocatable", COUNT), ("allocatable", resource), ("capacity", resource)
+    ))  # fmt: skip
+    if count and 0 < have < had and node["capacity"].get(COUNT) == count and had % count == 0:
+        each = had // count
+        if (had - have) % each == 0:
+            return each, (had - have) // each
+    return given, 0
+
+
 def fold(node, pods):
     """Everything that a fold says of a node, but for its holders' names: those are pairs of name and amounts."""
     total = node["allocatable"]
@@ -52,8 +64,10 @@ def fold(node, pods):
     count = (
         total.get(COUNT, 0) if shared else max(total[TOPOLOGY], node["capacity"].get(TOPOLOGY, 0)) if topology else 0
     )
-    units = total.get(MEM, 0) // count if shared and count else 0
-    percent = total.get(CORE, 0) // count if shared and count else 0
+    given = total.get(MEM, 0) // count if shared and count else 0
+    given_core = total.get(CORE, 0) // count if shared and count else 0
+    units, out = size(node, MEM, given)
+    percent, _ = size(node, CORE, given_core)
     cards = [[] for _ in range(count)]  # of (pod, units, per cent, whole cards, ratio)
     kept, lost, codes, strays = [], [], [], {}
     for pod in sorted(pods, key=lambda pod: (pod["namespace"], pod["name"], pod["uid"])):
@@ -84,9 +98,10 @@ def fold(node, pods):
                 for card in sorted(by_card.keys() | cores.keys()):
                     amount = by_card.get(card, 0)
                     if card < count:
-                        was = (pod["was"] if current else 0) or units
-                        changed = changed or was != units
-                        cards[card].append((pod, amount, cores.get(card, 0), 0, Fraction(units, was)))
+                        was = (pod["was"] if current else 0) or given
+                        changed = changed or was not in (units, given)
+                        ratio = Fraction(given, was) if was else Fraction(1)
+                        cards[card].append((pod, amount, cores.get(card, 0), 0, ratio))
                     else:
                         strays[card] = strays.get(card, 0) + amount
                 away = [card for card in by_card.keys() | cores.keys() if card >= count]
@@ -124,6 +139,7 @@ def fold(node, pods):
     used = sum(holding[3] for holding in counted)
     if shared and not count:
         codes.append("no-cards")
+    codes += ["cards-out"] if out > len(node["sick"]) else []
     for card in cards:
         over = sum(h[1] for h in card) > units or (percent and sum(h[2] for h in card) > percent)
         codes += ["over-allocated"] if over or sum(h[3] for h in card) > 1 else []
@@ -142,6 +158,8 @@ def fold(node, pods):
                 "core_percent_used": sum(h[2] for h in card),
                 "core_percent_held": sum(h[2] for h in card if not h[0]["terminating"]),
                 "cards_used": int(bool(card)) if shared else sum(h[3] for h in card),
+                "memory_units_withheld": units - given,
+                "core_percent_withheld": percent - given_core,
                 "healthy": index not in node["sick"],
                 "holdings": [(h[0]["name"], *h[1:4], h[0]["terminating"]) for h in card],
             }

@@ -33,6 +33,10 @@ def a_plain_node(picks):
         {MEM: 0, CORE: 0},
     )
     more = picks.one_of({}, {TOPOLOGY: cards + 1}, {TOPOLOGY: 1})
+    if picks.yes() and MEM in allocatable and allocatable.get(COUNT, 0) > 1:
+        more = allocatable  # a card fell out, or parts of cards, which is no card
+        lost = picks.one_of(units, units, 1)
+        allocatable = {name: amount - {MEM: lost, CORE: 100}.get(name, 0) for name, amount in allocatable.items()}
     return {"allocatable": allocatable, "capacity": allocatable | more, "sick": picks.one_of((), (0,), (1, 2))}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from gpupools.domain.diagnosis import asks, labels, ledger, plugins, sayings
+from gpupools.domain.diagnosis import asks, labels, ledger, plugins, sayings, waiting
 from gpupools.domain.diagnosis.plugins import mps_clients
 from gpupools.domain.diagnosis.scene import Diagnosis, Difference, Scene, Severity, wants_gpu
 
@@ -33,7 +33,7 @@ def diagnose(scene: Scene, *, nodes: Collection[str] | None = None) -> list[Diag
             continue
         if wants_gpu(pod):
             owner = (pod.namespace, pod.owner_kind, pod.owner_name) if pod.owner_name else (pod.uid,)
-            for rule in (*asks.RULES, *sayings.RULES):
+            for rule in (*asks.RULES, *sayings.RULES, *waiting.RULES):
                 for each in rule(pod, scene):
                     by_owner.setdefault((each.code, *owner), []).append(each)
     found += [_together(each) for each in by_owner.values()]

@@ -99,7 +99,7 @@ def mixed_cards(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
 
 def same_model_differs(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
     """35: nodes with the same cards report different totals."""
-    mine = shared_units(node) // node.shared_cards if node.shared_cards else 0
+    mine = node.per_card(GPU_MEM)
     if not mine:
         return
     # Units of 128 MiB are eight times as many; that is a setting of the plugin and no fault of a card.

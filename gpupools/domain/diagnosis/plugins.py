@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpupools.domain.components import CATALOGUE, DaemonSetFacts
 from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, name_of
 from gpupools.domain.gpus import GpuNode, Pod
-from gpupools.domain.modes import MODE_LABEL, MODES, Component, Mode
+from gpupools.domain.modes import GPU_MEM, MODE_LABEL, MODES, Component, Mode
 
 # From this release on, ACK's plugin of whole cards is a DaemonSet that selects the label.
 LABEL_NEEDED_SINCE = (1, 32)
@@ -167,10 +167,23 @@ def cards_lost(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
     for name in MODES[node.declared].resources:
         have, had = node.allocatable.get(name, 0), node.capacity.get(name, 0)
         if 0 < have < had:
-            yield _lost(node, f"{name}: {have} of {had} are allocatable.")
+            yield _lost(node, f"{name}: {have} of {had} are allocatable.{_which(node)}")
             return
     if node.unhealthy:
         yield _lost(node, f"The topology report calls card {', '.join(map(str, node.unhealthy))} unhealthy.")
+
+
+def _which(node: GpuNode) -> str:
+    """Say which cards of a shared node are out, where anybody says so, and what its scheduler makes of it."""
+    if not node.cards_out:
+        return ""
+    named = ", ".join(f"GPU{index}" for index in node.unhealthy)
+    return (
+        f" That is {node.cards_out} of {node.shared_cards} cards, "
+        + (f"and {named} is reported as unhealthy." if named else "and nothing says which.")
+        + f" Until it is back, ACK's scheduler takes each for {node.given(GPU_MEM)} memory units "
+        f"instead of {node.per_card(GPU_MEM)}."
+    )
 
 
 def _lost(node: GpuNode, evidence: str) -> Diagnosis:
@@ -230,7 +243,7 @@ def mps_daemon(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
             31,
             Severity.WARNING,
             f"The MPS control daemon on {node.name} was restarted: pods that computed through it ended.",
-            f"{name_of(restarted)} has {restarted.restarts} restarts.",
+            f"{name_of(restarted)} was restarted {restarted.restarts} time{'' if restarted.restarts == 1 else 's'}.",
             "Restart the pods that are left over, and read the daemon's log for why it ended.",
             node.name,
             pods=clients,

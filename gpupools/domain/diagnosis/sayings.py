@@ -1,13 +1,13 @@
-"""Rules about what the cluster said of a pod: why it waits, why it was not admitted, why it ended."""
+"""Rules about what the cluster said of a pod: why it was not bound, why it was not admitted, why it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from gpupools.domain.diagnosis.asks import TOPOLOGY_GROUP_LABEL, bound_mode
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, asked, card_free, name_of
-from gpupools.domain.gpus import GpuNode, Pod
-from gpupools.domain.modes import GPU_MEM, Mode
+from gpupools.domain.diagnosis.asks import TOPOLOGY_GROUP_LABEL
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, name_of
+from gpupools.domain.gpus import Pod
+from gpupools.domain.modes import GPU_MEM
 
 GROUP_SIZE_LABEL = "gputopology.alibabacloud.com/replica"
 # What a container's or kubelet's words give away: (part of the text, code, scenario, sentence, fix).
@@ -35,39 +35,6 @@ _WORDS = (
         "together.",
     ),
 )  # fmt: skip
-
-
-def insufficient(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
-    """8: no node has so much left, or none is in the mode."""
-    if pod.node or f"Insufficient {GPU_MEM}" not in pod.message:
-        return
-    totals = [
-        f"{mode.value}: {_free(scene, nodes)} free"
-        for mode, nodes in sorted(scene.modes.items())
-        if any(node.memory_units for node in nodes)
-    ]
-    wanted = asked(pod).get(GPU_MEM, 0)
-    yield _pending(
-        pod, "insufficient-memory", 8, f"{name_of(pod)} waits: no node has {wanted} memory units left.",
-        "; ".join(totals) or "No node shares its cards.",
-        "Ask for less, wait for pods to end, or add nodes to a pool of that mode.",
-    )  # fmt: skip
-
-
-def fragmented(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
-    """9: the node has room, and no one card of it has."""
-    if pod.node or "device resources" not in pod.message:
-        return
-    wanted = asked(pod).get(GPU_MEM, 0)
-    best = sorted(
-        ((card_free(fold), fold.memory_units - fold.memory_units_used, node.name)
-         for node in _shared(scene, bound_mode(pod)) if (fold := scene.folds.get(node.name))), reverse=True,
-    )  # fmt: skip
-    yield _pending(
-        pod, "no-card-has-room", 9, f"{name_of(pod)} waits: nodes have room, but no single card has {wanted} units.",
-        "; ".join(f"{name}: {free} on its emptiest card, {whole} in all" for free, whole, name in best[:3]),
-        "Ask for at most what one card has, wait, or place by binpack so that cards stay whole.",
-    )  # fmt: skip
 
 
 def unbound(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
@@ -131,21 +98,16 @@ def groups(scene: Scene) -> Iterator[Diagnosis]:
             ending = sum(pod.terminating for pod in pods)
             yield Diagnosis(
                 "topology-group-size", 23, Severity.ERROR,
-                f"The topology group {namespace}/{group} waits: it has {len(pods)} pods and says "
+                f"The topology group {namespace}/{group} waits: it has {_count(len(pods), 'pod')} and says "
                 f"{' and '.join(sorted(sizes))}.",
-                f"{len(waiting)} wait, {ending} are ending.",
+                f"{_count(len(waiting), 'pod')} without a node, {ending} of {len(pods)} on the way out.",
                 f"Make the label {GROUP_SIZE_LABEL} the number of pods, and let pods that are ending go first.",
                 pods=tuple(name_of(pod) for pod in pods),
             )  # fmt: skip
 
 
-def _free(scene: Scene, nodes: list[GpuNode]) -> int:
-    folds = [scene.folds[node.name] for node in nodes if node.name in scene.folds]
-    return sum(fold.memory_units - fold.memory_units_used for fold in folds)
-
-
-def _shared(scene: Scene, mode: Mode | None) -> list[GpuNode]:
-    return [node for node in scene.gpu_nodes if node.memory_units and mode in {None, node.declared}]
+def _count(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _pending(pod: Pod, code: str, scenario: int, message: str, evidence: str, fix: str) -> Diagnosis:
@@ -153,8 +115,6 @@ def _pending(pod: Pod, code: str, scenario: int, message: str, evidence: str, fi
 
 
 RULES: tuple[Callable[[Pod, Scene], Iterator[Diagnosis]], ...] = (
-    insufficient,
-    fragmented,
     unbound,
     admission,
     words,

@@ -13,10 +13,18 @@ from functools import cached_property
 import msgspec
 
 from gpupools.domain.allocation import UNIT_SIZES_MIB
+from gpupools.domain.asks import limit_of
 from gpupools.domain.components import NAMESPACE
 from gpupools.domain.gpus import GpuNode, NodeAllocation, Pod, Workload
-from gpupools.domain.modes import CARD_COUNT_LABEL, GPU_CORE, GPU_MEM, GPU_RESOURCES, Mode
+from gpupools.domain.groups import group_of, mates
+from gpupools.domain.modes import CARD_COUNT_LABEL, GPU_CORE, GPU_MEM, GPU_RESOURCES, TOPOLOGY_GPU, Mode
+from gpupools.domain.placement import Fleet, preview
 from gpupools.domain.quantities import integer
+from gpupools.domain.states import node_states
+from gpupools.domain.verdicts import NodeState, Preview
+
+# Waiting pods that the engine is asked about; more would make the page wait, and say no more.
+MOST_ANSWERS = 200
 
 
 class Severity(StrEnum):
@@ -80,6 +88,7 @@ class Scene:
             workload for workload in workloads if workload.kind == "DaemonSet" and workload.namespace != NAMESPACE
         ]
         self.pods = tuple(pods)
+        self._answers = 0
 
     @cached_property
     def on_node(self) -> Mapping[str, list[Pod]]:
@@ -119,8 +128,30 @@ class Scene:
         found: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for node in self.gpu_nodes:
             if node.card_model and node.shared_cards:
-                found[node.card_model].append((shared_units(node) // node.shared_cards, node.name))
+                found[node.card_model].append((node.per_card(GPU_MEM), node.name))
         return {model: sorted(set(each), key=lambda pair: (-pair[0], pair[1])) for model, each in found.items()}
+
+    @cached_property
+    def _fleet(self) -> Fleet:
+        return Fleet(node_states(self.nodes.values(), self.pods))
+
+    @cached_property
+    def _states(self) -> Mapping[str, NodeState]:
+        return {state.node.name: state for state in self._fleet.states}
+
+    def state(self, node: str) -> NodeState:
+        """Return a node with what its pods take of it."""
+        return self._states[node]
+
+    def answer(self, pod: Pod) -> Preview | None:
+        """Return what the nodes say to a pod now; None once so many were asked about that a page would wait for it."""
+        if self._answers >= MOST_ANSWERS:
+            return None
+        self._answers += 1
+        if limit_of(pod.ask, TOPOLOGY_GPU) and group_of(pod.ask.labels):
+            others = [each for each in mates(pod.ask, self.pods) if each.uid != pod.uid]
+            return preview(pod.ask, self._fleet.states, mates=others)
+        return self._fleet.preview(pod.ask)
 
     def daemons(self, node: str, name: str) -> list[Pod]:
         """Return the pods of a DaemonSet in kube-system on a node."""
@@ -155,11 +186,6 @@ def wants_gpu(pod: Pod) -> bool:
     )
 
 
-def card_free(fold: NodeAllocation) -> int:
-    """Return the memory units that the emptiest healthy card of a node has left."""
-    return max((gpu.memory_units - gpu.memory_units_used for gpu in fold.gpus if gpu.healthy), default=0)
-
-
 def shared_units(node: GpuNode) -> int:
     """Return the memory units that a node reports, 0 without any."""
     return node.allocatable.get(GPU_MEM, 0)
@@ -184,4 +210,4 @@ def as_labelled(node: GpuNode) -> bool:
     if not memory_mib or not units or not node.shared_cards:
         return True
     sizes = {memory_mib // size for size in UNIT_SIZES_MIB}
-    return units // node.shared_cards in sizes and cards in {None, node.shared_cards}
+    return node.per_card(GPU_MEM) in sizes and cards in {None, node.shared_cards}
