@@ -1,41 +1,42 @@
 """Mode-aware rules over a manifest: each finding has a code, a sentence and a fix. Pure; it changes nothing.
 
-Errors are what the API server or ACK's scheduler refuses for certain; warnings are what usually goes wrong.
+Errors are what for certain does not work as it is written, and say who does not do it; warnings are what usually goes
+wrong. The rules here are ACK's; those of Kubernetes itself are in serverrules.py.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import msgspec
 
-from gpupools.domain.gpus import ContainerAsk
-from gpupools.domain.manifests import Manifest, selects_mode
+from gpupools.domain.findings import CONSOLE, ERROR, NODE, SCHEDULER, WARNING, Finding, Rule, Subject
+from gpupools.domain.manifests import Manifest
 from gpupools.domain.modes import (
     CARD_NAME_LABEL,
     EXCLUSIVE_GPU,
     GPU_CORE,
     GPU_COUNT,
     GPU_MEM,
-    GPU_RESOURCES,
     MODE_LABEL,
     MODES,
     TOPOLOGY_GPU,
     Mode,
-    mode_of_label,
 )
 from gpupools.domain.quantities import integer
-from gpupools.domain.validation import name_problems
+from gpupools.domain.serverrules import (
+    a_job_restarts_never_or_on_failure,
+    extended_resources_are_whole_and_equal,
+    fields_are_ones_that_the_kind_has,
+    resources_are_ones_that_containers_ask_for,
+    resources_have_an_amount,
+    the_namespace_is_not_the_clusters_own,
+)
 
-ERROR, WARNING = "error", "warning"
 WHOLE_DEVICE_LABEL = "ack.gpushare.placement"
 TOPOLOGY_GROUP_LABEL = "gputopology.alibabacloud.com/pod-group"
 TOPOLOGY_TTL_LABEL = "gputopology.alibabacloud.com/ttl"
 GANG_LABEL = "pod-group.scheduling.sigs.k8s.io/name"
-_SYSTEM_NAMESPACES = frozenset({"kube-system", "kube-public", "kube-node-lease"})
-_GPU_ASKS = (EXCLUSIVE_GPU, GPU_MEM, GPU_CORE, TOPOLOGY_GPU)
 _NOT_JUDGED = {
     "podAffinity": "pod affinity",
     "podAntiAffinity": "pod anti-affinity",
@@ -43,46 +44,11 @@ _NOT_JUDGED = {
     "resourceClaims": "resource claims",
 }
 _FAMILIES = {EXCLUSIVE_GPU: "exclusive", GPU_MEM: "shared", GPU_CORE: "shared", TOPOLOGY_GPU: "topology"}
+# Whose no an error of these rules is, where it is not the scheduler's.
+_REFUSED_BY = {"mps-host-ipc": NODE, "visible-devices": NODE, "placement-label": CONSOLE}
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """One thing about a manifest: ``severity`` error or warning, ``path`` inside the YAML, what to do instead."""
-
-    code: str
-    severity: str
-    path: str
-    message: str
-    fix: str = ""
-
-
-class _Subject:
-    """The manifest with what the rules ask of it again and again."""
-
-    def __init__(self, manifest: Manifest, modes_present: frozenset[Mode] | None) -> None:
-        self.manifest = manifest
-        self.modes_present = modes_present
-        self.ask = manifest.ask
-        self.path = manifest.pod_path
-        self.selected = selects_mode(manifest.ask)
-        self.mode = mode_of_label(self.selected) if self.selected is not None else None
-
-    def containers(self) -> Iterator[tuple[str, ContainerAsk, dict[str, Any]]]:
-        raw = self.manifest.pod["spec"]["containers"]
-        for position, container in enumerate(self.ask.containers):
-            yield f"{self.path}spec.containers[{position}]", container, raw[position]
-
-    def total(self, resource: str) -> int:
-        return sum(container.limits.get(resource, 0) for container in self.ask.containers)
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        return tuple(name for name in _GPU_ASKS if self.total(name))
-
-
-Rule = Callable[[_Subject], Iterable[Finding]]
-
-
-def gpu_count_is_not_a_limit(subject: _Subject) -> Iterator[Finding]:
+def gpu_count_is_not_a_limit(subject: Subject) -> Iterator[Finding]:
     """A tutorial writes ``aliyun.com/gpu-count: 25`` for a quarter of a card; it asks for 25 cards."""
     for path, container, _ in subject.containers():
         if count := container.limits.get(GPU_COUNT) or container.requests.get(GPU_COUNT):
@@ -94,65 +60,7 @@ def gpu_count_is_not_a_limit(subject: _Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def extended_resources_are_whole_and_equal(subject: _Subject) -> Iterator[Finding]:
-    """The API server's rules for extended resources: whole numbers, limits given, requests equal to limits."""
-    for path, _, raw in subject.containers():
-        resources = raw.get("resources") or {}
-        limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
-        for name in (*_GPU_ASKS, GPU_COUNT):
-            limit, request = limits.get(name), requests.get(name)
-            for kind, value in (("limits", limit), ("requests", request)):
-                if value is not None and not re.fullmatch(r"[0-9]+", str(value)):
-                    yield Finding(
-                        "whole-number", ERROR, f"{path}.resources.{kind}[{name}]",
-                        f"{name} is {value}: it must be a plain whole number.",
-                        _whole_number_fix(name),
-                    )  # fmt: skip
-            if request is not None and limit is None:
-                yield Finding(
-                    "limit-required", ERROR, f"{path}.resources.limits",
-                    f"{name} stands under requests only: limit must be set for non overcommitable resources.",
-                    "Write it under limits; requests follow by themselves.",
-                )  # fmt: skip
-            elif request is not None and str(request) != str(limit):
-                yield Finding(
-                    "request-equals-limit", ERROR, f"{path}.resources.requests[{name}]",
-                    f"The request of {name} is {request}: it must be equal to the limit of {limit}.",
-                    "Leave the request out.",
-                )  # fmt: skip
-
-
-def resources_are_ones_that_containers_ask_for(subject: _Subject) -> Iterator[Finding]:
-    """The API server refuses names without a domain that it does not know itself, such as plain ``gpu-mem``."""
-    for path, container, _ in subject.containers():
-        for name in sorted({*container.limits, *container.requests}):
-            if any(name_problems(name, path)):
-                full = f"aliyun.com/{name}"
-                fix = full if full in GPU_RESOURCES else f"a name with a domain, such as {EXCLUSIVE_GPU}"
-                where = f"{path}.resources.{'limits' if name in container.limits else 'requests'}[{name}]"
-                message = f"{name} is no resource that a container can ask for."
-                yield Finding("unknown-resource", ERROR, where, message, f"Write {fix}.")
-
-
-def _whole_number_fix(resource: str) -> str:
-    if resource == GPU_MEM:
-        return "GPU memory is counted in units of 1/N of a card, without a suffix: write 4, not 4Gi or 0.5."
-    if resource == GPU_CORE:
-        return "Compute is counted in per cent of one card: write 50, not 0.5."
-    return f"Cards are counted whole: write 1. For a part of a card ask for {GPU_MEM} on a node that shares its cards."
-
-
-def the_namespace_is_not_the_clusters_own(subject: _Subject) -> Iterator[Finding]:
-    """Kubernetes keeps some namespaces for itself; work there lives beside what the cluster runs on."""
-    if subject.manifest.namespace in _SYSTEM_NAMESPACES:
-        yield Finding(
-            "system-namespace", WARNING, "metadata.namespace",
-            f"{subject.manifest.namespace} belongs to the cluster itself: scheduler and device plugins run there.",
-            "Choose a namespace of your own.",
-        )  # fmt: skip
-
-
-def core_percent_is_a_multiple_of_five(subject: _Subject) -> Iterator[Finding]:
+def core_percent_is_a_multiple_of_five(subject: Subject) -> Iterator[Finding]:
     """ACK hands out compute in steps of 5 % of one card, and only together with memory."""
     for path, container, _ in subject.containers():
         if GPU_CORE not in container.limits:
@@ -172,7 +80,7 @@ def core_percent_is_a_multiple_of_five(subject: _Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def containers_ask_alike(subject: _Subject) -> Iterator[Finding]:
+def containers_ask_alike(subject: Subject) -> Iterator[Finding]:
     """Every container that asks for shared GPU must ask for the same set of resources."""
     sets = {
         frozenset(name for name in (GPU_MEM, GPU_CORE) if container.limits.get(name))
@@ -186,7 +94,7 @@ def containers_ask_alike(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def several_cards_divide_evenly(subject: _Subject) -> Iterator[Finding]:
+def several_cards_divide_evenly(subject: Subject) -> Iterator[Finding]:
     """Label ``aliyun.com/gpu-count: M`` spreads a request over M cards in equal whole parts; memory only."""
     label = subject.ask.labels.get(GPU_COUNT)
     if label is None:
@@ -211,7 +119,7 @@ def several_cards_divide_evenly(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def one_way_to_ask(subject: _Subject) -> Iterator[Finding]:
+def one_way_to_ask(subject: Subject) -> Iterator[Finding]:
     """A node is in one mode at a time, so a pod that asks in two ways fits nowhere."""
     families = {_FAMILIES[name] for name in subject.asked}
     if len(families) > 1:
@@ -222,7 +130,7 @@ def one_way_to_ask(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def resource_fits_selected_mode(subject: _Subject) -> Iterator[Finding]:
+def resource_fits_selected_mode(subject: Subject) -> Iterator[Finding]:
     """A pod bound to a mode must ask for that mode's resource; a shared one should be bound to its mode."""
     path = f"{subject.path}spec.nodeSelector[{MODE_LABEL}]"
     if subject.selected is not None and subject.mode is None:
@@ -247,7 +155,7 @@ def resource_fits_selected_mode(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def mps_needs_host_ipc(subject: _Subject) -> Iterator[Finding]:
+def mps_needs_host_ipc(subject: Subject) -> Iterator[Finding]:
     """MPS clients reach their daemon through the host's IPC namespace."""
     if subject.mode is Mode.MPS and not subject.manifest.pod["spec"].get("hostIPC"):
         yield Finding(
@@ -256,7 +164,7 @@ def mps_needs_host_ipc(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def topology_labels_agree(subject: _Subject) -> Iterator[Finding]:
+def topology_labels_agree(subject: Subject) -> Iterator[Finding]:
     """Topology group and gang labels exclude each other; gangs have no time to live."""
     labels = subject.ask.labels
     if GANG_LABEL not in labels:
@@ -269,7 +177,7 @@ def topology_labels_agree(subject: _Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def whole_device_label_is_known(subject: _Subject) -> Iterator[Finding]:
+def whole_device_label_is_known(subject: Subject) -> Iterator[Finding]:
     """``ack.gpushare.placement`` has one value."""
     value = subject.ask.labels.get(WHOLE_DEVICE_LABEL)
     if value not in (None, "require-whole-device"):
@@ -279,7 +187,7 @@ def whole_device_label_is_known(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def exclusion_matches_missing_label(subject: _Subject) -> Iterator[Finding]:
+def exclusion_matches_missing_label(subject: Subject) -> Iterator[Finding]:
     """``NotIn`` also matches nodes without the label, as Kubernetes defines it."""
     for position, term in enumerate(subject.ask.required_terms or ()):
         keys = {expression.key for expression in term.expressions if expression.operator == "Exists"}
@@ -295,7 +203,7 @@ def exclusion_matches_missing_label(subject: _Subject) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def visible_devices_are_not_set(subject: _Subject) -> Iterator[Finding]:
+def visible_devices_are_not_set(subject: Subject) -> Iterator[Finding]:
     """Setting ``NVIDIA_VISIBLE_DEVICES`` by hand bypasses or fights the allocation."""
     for path, _, raw in subject.containers():
         for variable in raw.get("env") or []:
@@ -307,7 +215,7 @@ def visible_devices_are_not_set(subject: _Subject) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def init_containers_hold_no_card(subject: _Subject) -> Iterator[Finding]:
+def init_containers_hold_no_card(subject: Subject) -> Iterator[Finding]:
     """The shared scheduler places by ``containers`` alone, while the node total also counts init containers."""
     for position, container in enumerate(subject.ask.init_containers):
         if any(container.limits.get(name) for name in (GPU_MEM, GPU_CORE)):
@@ -318,19 +226,7 @@ def init_containers_hold_no_card(subject: _Subject) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def a_job_restarts_never_or_on_failure(subject: _Subject) -> Iterator[Finding]:
-    """The API server refuses a Job whose pods always restart."""
-    if subject.manifest.kind == "Job":
-        policy = subject.manifest.pod["spec"].get("restartPolicy")
-        if policy not in ("Never", "OnFailure"):
-            yield Finding(
-                "restart-policy", ERROR, "spec.template.spec.restartPolicy",
-                f"A Job's restartPolicy is {policy or 'missing'}: it must be Never or OnFailure.",
-                "Set restartPolicy: Never.",
-            )  # fmt: skip
-
-
-def asks_for_a_gpu_at_all(subject: _Subject) -> Iterator[Finding]:
+def asks_for_a_gpu_at_all(subject: Subject) -> Iterator[Finding]:
     """A pod without any GPU resource may run on a GPU node, but gets no card."""
     if not subject.asked and not any(container.limits.get(GPU_COUNT) for container in subject.ask.containers):
         yield Finding(
@@ -339,7 +235,7 @@ def asks_for_a_gpu_at_all(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def the_mode_is_there(subject: _Subject) -> Iterator[Finding]:
+def the_mode_is_there(subject: Subject) -> Iterator[Finding]:
     """Warn when the cluster has no node in a mode that offers what the pod asks for."""
     if subject.modes_present is None or not subject.asked:
         return
@@ -354,7 +250,7 @@ def the_mode_is_there(subject: _Subject) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def the_preview_judges_all_of_it(subject: _Subject) -> Iterator[Finding]:
+def the_preview_judges_all_of_it(subject: Subject) -> Iterator[Finding]:
     """Some of what decides over nodes is not looked at here; what is said of nodes then holds without it."""
     spec = subject.manifest.pod["spec"]
     affinity = spec.get("affinity")
@@ -373,6 +269,8 @@ def the_preview_judges_all_of_it(subject: _Subject) -> Iterator[Finding]:
 RULES: tuple[Rule, ...] = (
     resources_are_ones_that_containers_ask_for,
     extended_resources_are_whole_and_equal,
+    resources_have_an_amount,
+    fields_are_ones_that_the_kind_has,
     gpu_count_is_not_a_limit,
     core_percent_is_a_multiple_of_five,
     containers_ask_alike,
@@ -393,8 +291,14 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def _with_refuser(finding: Finding) -> Finding:
+    if finding.severity != ERROR or finding.refused_by:
+        return finding
+    return msgspec.structs.replace(finding, refused_by=_REFUSED_BY.get(finding.code, SCHEDULER))
+
+
 def lint(manifest: Manifest, *, modes_present: frozenset[Mode] | None) -> list[Finding]:
     """Run every rule; errors come first. ``modes_present``: modes of the cluster's nodes, None when unknown."""
-    subject = _Subject(manifest, modes_present)
-    findings = [finding for rule in RULES for finding in rule(subject)]
+    subject = Subject(manifest, modes_present)
+    findings = [_with_refuser(finding) for rule in RULES for finding in rule(subject)]
     return sorted(findings, key=lambda finding: finding.severity != ERROR)

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from gpupools.domain import objects, yamltext
+from gpupools.domain.fieldcheck import wrong_types
 from gpupools.domain.gpus import Ask
 from gpupools.domain.modes import MODE_LABEL
 from gpupools.errors import FieldError, Invalid
 
 KINDS = {"Job": "batch/v1", "Pod": "v1"}
 MOST_PODS = 1000
+MOST_ERRORS = 50
 _DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
@@ -72,16 +75,24 @@ def parse(text: str, *, max_bytes: int, default_namespace: str = "default") -> M
         raise _wrong("apiVersion", f"A {kind} has apiVersion {KINDS[kind]}.", version, KINDS[kind])
     metadata = _mapping(raw, "metadata")
     spec = _mapping(raw, "spec")
+    _check_types(kind, raw)
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise _wrong("metadata.name", "The object needs a name, so that it is never sent twice.", name, "a DNS name")
     longest = 63 if kind == "Job" else 253
-    if not _DNS_NAME.fullmatch(name) or ".." in name or len(name) > longest:
+    if len(name) > longest:
+        raise _wrong(
+            "metadata.name",
+            f"The name of a {kind} has at most {longest} characters, and this one has {len(name)}.",
+            name,
+            f"at most {longest} characters",
+        )
+    if not _DNS_NAME.fullmatch(name) or ".." in name:
         raise _wrong(
             "metadata.name",
             "A name is made of lower-case letters, digits, '-' and '.', and starts and ends with a letter or digit.",
             name,
-            f"at most {longest} characters",
+            "a DNS name",
         )
     namespace = metadata.get("namespace", default_namespace)
     if not isinstance(namespace, str) or not _DNS_LABEL.fullmatch(namespace) or len(namespace) > 63:
@@ -100,6 +111,15 @@ def parse(text: str, *, max_bytes: int, default_namespace: str = "default") -> M
         raise _wrong(f"{path}spec.containers", "A pod needs at least one container.", containers, "a list")
     ask = _ask(pod, path, namespace=namespace, name=name)
     return Manifest(kind, namespace, name, raw, ask, parallelism, completions, text)
+
+
+def _check_types(kind: str, raw: Mapping[str, Any]) -> None:
+    """Refuse values that the API server cannot read as what their field holds, all of them at once."""
+    errors = [replace(error, field=f"yaml:{error.field}") for error in wrong_types(kind, raw)]
+    if len(errors) == 1:
+        raise Invalid(errors[0].message, code=errors[0].code, errors=errors)
+    if errors:
+        raise Invalid("Some values have another type than their fields.", code="invalid", errors=errors[:MOST_ERRORS])
 
 
 # Where rules look inside: a dict stands for a mapping with these fields, a list for a list of what it holds.
@@ -157,8 +177,13 @@ def _mapping(parent: Mapping[str, Any], key: str, path: str = "") -> dict[str, A
 
 def _count(spec: Mapping[str, Any], key: str, default: int) -> int:
     value = spec.get(key, default)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MOST_PODS:
-        raise _wrong(f"spec.{key}", f"'{key}' is a whole number.", value, f"0 to {MOST_PODS}")
+    allowed = f"0 to {MOST_PODS}"
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong(f"spec.{key}", f"'{key}' is a whole number.", value, allowed)
+    if value < 0:
+        raise _wrong(f"spec.{key}", f"'{key}' cannot be less than 0.", value, allowed)
+    if value > MOST_PODS:
+        raise _wrong(f"spec.{key}", f"'{key}' is more than the {MOST_PODS} that the console takes.", value, allowed)
     return value
 
 

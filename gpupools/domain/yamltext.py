@@ -1,11 +1,13 @@
 """YAML text -> one plain mapping, or a refusal that names line and column.
 
-Untrusted input: no aliases, no duplicate keys, bounded size and depth, one document. Words such as ``on``, ``yes``
-and dates stay text, because Kubernetes fields that hold them are strings. It knows nothing of manifests.
+Untrusted input: no aliases, no duplicate keys, bounded size and depth, one document. Words without quotes are
+read as kubectl reads them, so that a text means here what it means there. It knows nothing of manifests.
 """
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Hashable
 from typing import Any
 
@@ -14,23 +16,22 @@ import yaml
 from gpupools.errors import Invalid
 
 DEEPEST = 40
-_CORE_TAGS = {
-    "tag:yaml.org,2002:null",
-    "tag:yaml.org,2002:bool",
-    "tag:yaml.org,2002:int",
-    "tag:yaml.org,2002:float",
-}
 _KINDS = {str: "a text", int: "a number", float: "a number", bool: "true or false", list: "a list"}
-_BOOLEANS = {"true", "True", "TRUE", "false", "False", "FALSE"}
+_TRUE = {"y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"}
+_FALSE = {"n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"}
+_NULL = {"", "~", "null", "Null", "NULL"}
+_INTEGER = re.compile(r"([-+]?)(?:0[xX]([0-9a-fA-F]+)|0[bB]([01]+)|0[oO]?([0-7]+)|(0|[1-9][0-9]*))")
+_NUMBER = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_LARGEST = 2**64 - 1
+_TAGS = (None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "map", "seq")))
+_PLAIN = "tag:gpupools,plain"
 
 
 class _PlainLoader(yaml.CSafeLoader):
-    """Safe loader that refuses duplicate keys and resolves only null, true/false and plain numbers."""
+    """Safe loader that refuses duplicate keys and reads plain words as kubectl does."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag in _CORE_TAGS]
-        for first, resolvers in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
+    # Every plain word comes to ``_scalar``: what kubectl makes of one does not follow from PyYAML's patterns.
+    yaml_implicit_resolvers = {None: [(_PLAIN, re.compile(""))]}
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         """Build a mapping; a key that stands twice is an error, not the last one's win."""
@@ -43,32 +44,59 @@ class _PlainLoader(yaml.CSafeLoader):
                     None, None, f"the key '{key_node.value[:60]}' stands here twice", key_node.start_mark
                 )
             seen.add(key_node.value)
+            read = plain_value(key_node.value) if key_node.tag == _PLAIN else key_node.value
+            said = str(read).lower() if isinstance(read, bool) else str(read)
+            if read is None or (type(read) is not float and said != key_node.value):
+                word = "nothing" if read is None else said
+                raise yaml.constructor.ConstructorError(
+                    None,
+                    None,
+                    f"kubectl reads the key '{key_node.value[:60]}' as {word}: put it in quotes",
+                    key_node.start_mark,
+                )
         return {key.value: self.construct_object(value, deep=True) for key, value in node.value}
 
 
-def _boolean(loader: _PlainLoader, node: yaml.ScalarNode) -> bool | str:
-    return node.value.lower() == "true" if node.value in _BOOLEANS else str(node.value)
+def plain_value(text: str) -> str | int | float | bool | None:
+    """Return what kubectl (sigs.k8s.io/yaml on go-yaml 2) reads a word without quotes as.
+
+    YAML 1.1: ``yes``, ``on`` and ``n`` are true or false, ``010`` is 8, ``0x10`` is 16, underscores in numbers do not
+    count. Dates and ``1:30`` stay text, and so do infinities, which JSON does not know.
+    """
+    if text in _TRUE or text in _FALSE:
+        return text in _TRUE
+    if text in _NULL:
+        return None
+    if text[0] not in "+-.0123456789":
+        return text
+    digits = text if text[0] == "." else text.replace("_", "")
+    if found := _INTEGER.fullmatch(digits):
+        sign, hexadecimal, binary, octal, decimal = found.groups()
+        pairs = ((hexadecimal, 16), (binary, 2), (octal, 8), (decimal, 10))
+        value = next(_whole(part, base) for part, base in pairs if part is not None)
+        if value <= _LARGEST:
+            return -value if sign == "-" else value
+    if _NUMBER.fullmatch(digits) and abs(number := float(digits)) <= sys.float_info.max:
+        # Go writes a whole number without a point, so 1e3 is taken where a whole number is wanted.
+        return int(number) if number.is_integer() and abs(number) < 1e21 else number
+    return text
 
 
-def _integer(loader: _PlainLoader, node: yaml.ScalarNode) -> int | str:
-    text = node.value
-    digits = text[1:] if text[:1] in "+-" else text
-    plain = digits.isascii() and digits.isdigit() and (digits == "0" or digits[0] != "0") and len(digits) < 19
-    return int(text) if plain else str(text)
+def _whole(digits: str, base: int) -> int:
+    # Longer ones are beyond 64 bits in every base, once leading zeros are gone.
+    significant = digits.lstrip("0") or "0"
+    return int(significant, base) if len(significant) <= 64 else _LARGEST + 1
 
 
-def _number(loader: _PlainLoader, node: yaml.ScalarNode) -> float | str:
-    text = node.value
-    return str(text) if ":" in text or "_" in text or "n" in text.lower() else float(text)
+def _scalar(loader: _PlainLoader, node: yaml.ScalarNode) -> str | int | float | bool | None:
+    return plain_value(node.value)
 
 
 def _yaml_map(loader: _PlainLoader, node: yaml.MappingNode) -> dict[Hashable, Any]:
     return loader.construct_mapping(node, deep=True)
 
 
-_PlainLoader.add_constructor("tag:yaml.org,2002:bool", _boolean)
-_PlainLoader.add_constructor("tag:yaml.org,2002:int", _integer)
-_PlainLoader.add_constructor("tag:yaml.org,2002:float", _number)
+_PlainLoader.add_constructor(_PLAIN, _scalar)
 _PlainLoader.add_constructor("tag:yaml.org,2002:map", _yaml_map)
 
 
@@ -77,11 +105,31 @@ def _where(error: yaml.MarkedYAMLError) -> str:
     return f"line {mark.line + 1}, column {mark.column + 1}" if mark else ""
 
 
+def _check_tag(event: yaml.Event, field: str) -> None:
+    tag = getattr(event, "tag", None)
+    if tag not in _TAGS:
+        line = f" (line {event.start_mark.line + 1})" if event.start_mark else ""
+        raise Invalid.field(
+            field,
+            f"YAML tags are not accepted{line}: write the value as it is.",
+            code="not-yaml",
+            found=str(tag)[:80],
+            allowed="plain YAML; !!str for text",
+        )
+
+
+def _says_something(event: yaml.Event) -> bool:
+    if isinstance(event, yaml.ScalarEvent):
+        return bool(event.style or event.value or event.tag or event.anchor)
+    return isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent, yaml.AliasEvent))
+
+
 def _check_events(text: str, field: str) -> None:
     depth, documents = 0, 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
+        if _says_something(event):
+            # What stands between two lines of --- and is nothing but blanks and comments is no document to kubectl.
+            documents += depth == 0
             if documents > 1:
                 raise Invalid.field(
                     field,
@@ -99,6 +147,7 @@ def _check_events(text: str, field: str) -> None:
                 found="an alias" if isinstance(event, yaml.AliasEvent) else "an anchor",
                 allowed="plain YAML without & and *",
             )
+        _check_tag(event, field)
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
             if depth > DEEPEST:
@@ -136,7 +185,7 @@ def load(text: str, *, max_bytes: int, field: str = "yaml") -> dict[str, Any]:
     try:
         _check_events(text, field)
         # The loader is a SafeLoader: it builds only mappings, lists, text, numbers, booleans and null.
-        value = yaml.load(text, Loader=_PlainLoader)  # noqa: S506
+        value = next((each for each in yaml.load_all(text, Loader=_PlainLoader) if each is not None), None)  # noqa: S506
     except yaml.MarkedYAMLError as error:
         where = _where(error)
         sentence = error.problem or "it cannot be read"

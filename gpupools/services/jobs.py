@@ -5,7 +5,7 @@ A submission is named before it is pushed, so sending it twice makes one object.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +16,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from gpupools.domain import groups, lint, manifests, parameters, placement, whatifs, yamltext
+from gpupools.domain.findings import API_SERVER, ERROR, REFUSALS, Finding
 from gpupools.domain.gpus import Picture, Pod, Workload
-from gpupools.domain.lint import Finding
 from gpupools.domain.manifests import Manifest
 from gpupools.domain.modes import Mode
 from gpupools.domain.placement import Preview
@@ -62,7 +62,7 @@ class Checked:
     @property
     def errors(self) -> tuple[Finding, ...]:
         """The findings that keep the manifest from being sent."""
-        return tuple(each for each in self.findings if each.severity == lint.ERROR)
+        return tuple(each for each in self.findings if each.severity == ERROR)
 
 
 # -- Templates
@@ -172,8 +172,16 @@ def rehearse(actor: Actor, cluster: Cluster, manifest: Manifest) -> Rehearsal:
     except Unreachable as error:
         return Rehearsal(untested=error.message)
     except ConsoleError as error:
-        return Rehearsal((Finding("refused", lint.ERROR, "metadata", error.message),))
+        return Rehearsal((_refusal(error, manifest),))
     return Rehearsal()
+
+
+def _refusal(error: ConsoleError, manifest: Manifest) -> Finding:
+    if f'namespaces "{manifest.namespace}" not found' in error.message:
+        message = f"The cluster has no namespace {manifest.namespace}."
+        fix = "Name one that is there, or have it made."
+        return Finding("no-such-namespace", ERROR, "metadata.namespace", message, fix, API_SERVER)
+    return Finding("refused", ERROR, "metadata", error.message, refused_by=API_SERVER)
 
 
 def _object(manifest: Manifest) -> dict[str, Any]:
@@ -224,7 +232,7 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
         raise NotAllowed("Only a person or a token submits manifests.", code="needs-user")
     if checked.errors:
         raise Invalid(
-            "The cluster would refuse this manifest.",
+            _refused(checked.errors),
             code="lint",
             errors=[
                 FieldError(f"yaml:{each.path}", f"{each.message} {each.fix}".strip(), code=each.code)
@@ -256,6 +264,13 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
             actor, kind=CREATE, cluster=cluster, target=target_of(submission), payload={"submission": submission.pk}
         )
     return submission
+
+
+def _refused(errors: Iterable[Finding]) -> str:
+    """Say who does not do as the manifest is written: each of them once, the first to look at it first."""
+    named = {each.refused_by for each in errors}
+    first = next(by for by in REFUSALS if by in named)
+    return REFUSALS[first]
 
 
 def delete(actor: Actor, submission: Submission) -> Submission:

@@ -196,8 +196,8 @@ def _walk(value: Any, type_: str, path: str, named: str, dotted: str, unknown: l
         if not isinstance(value, dict):
             raise _mismatch(value, named, f"map[string]{_go_name(inner)}", path, type_)
         for key in [key for key, item in value.items() if item is None]:
-            # Go reads a null in a map of words as the empty word.
-            value[key] = ""
+            # Go reads a null in a map of words as the empty word, and in one of quantities as zero.
+            value[key] = "0" if inner == "Quantity" else ""
         for key, item in value.items():
             _walk(item, inner, f"{path}.{key}", named, dotted, unknown)
     elif not isinstance(value, dict):

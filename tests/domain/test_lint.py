@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gpupools.domain.lint import ERROR, RULES, WARNING, lint
+from gpupools.domain.findings import ERROR, REFUSALS, WARNING
+from gpupools.domain.lint import RULES, lint
 from gpupools.domain.manifests import parse
 from gpupools.domain.modes import Mode
 
@@ -152,3 +153,59 @@ def test_errors_come_before_warnings() -> None:
 
 def test_every_rule_says_what_it_is_for() -> None:
     assert all(rule.__doc__ for rule in RULES)
+
+
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 1}}}]
+"""
+PLACEMENT = "ack.gpushare.placement: x"
+REFUSERS = [
+    ("half a unit", pod("aliyun.com/gpu-mem: 5.5", spec=select("cgpu")), "whole-number", "api-server"),
+    ("a negative one", pod("aliyun.com/gpu-mem: -1", spec=select("cgpu")), "whole-number", "api-server"),
+    ("four times 2 to the 30", pod("aliyun.com/gpu-mem: 4Gi", spec=select("cgpu")), "whole-number", "scheduler"),
+    ("a request alone", pod("", requests="nvidia.com/gpu: 1"), "limit-required", "api-server"),
+    ("a name without a domain", pod("gpu-mem: 1"), "unknown-resource", "api-server"),
+    ("a Job that restarts", JOB.replace("Never", "Always"), "restart-policy", "api-server"),
+    ("33 % of a card", pod("aliyun.com/gpu-mem: 1, aliyun.com/gpu-core.percentage: 33"), "core-percent", "scheduler"),
+    ("two modes", pod("aliyun.com/gpu-mem: 1, nvidia.com/gpu: 1"), "two-modes", "scheduler"),
+    ("mps by itself", pod("aliyun.com/gpu-mem: 1", spec=select("mps")), "mps-host-ipc", "node"),
+    ("a label of another value", pod("nvidia.com/gpu: 1", labels=PLACEMENT), "placement-label", "console"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "code", "who"), [case[1:] for case in REFUSERS], ids=[case[0] for case in REFUSERS])
+def test_an_error_says_who_does_not_do_as_it_is_written(text: str, code: str, who: str) -> None:
+    findings = lint(parse(text, max_bytes=10_000), modes_present=None)
+    assert {finding.refused_by for finding in findings if finding.code == code} == {who}
+    assert who in REFUSALS
+    assert all(bool(finding.refused_by) == (finding.severity == ERROR) for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "path", "nearest"),
+    [
+        ("nodeSelectr: {a: b}", "spec.template.spec.nodeSelectr", "nodeSelector"),
+        ("image: x", "spec.template.spec.image", "image in a container"),
+        ("parallelism: 2", "spec.template.spec.parallelism", "parallelism in the Job's spec"),
+        ("tolerations: [{keys: x}]", "spec.template.spec.tolerations[0].keys", "key"),
+        ("bananas: 7", "spec.template.spec.bananas", ""),
+    ],
+)
+def test_a_field_that_the_kind_does_not_have_is_named_with_the_nearest(wrong: str, path: str, nearest: str) -> None:
+    text = JOB.replace("restartPolicy: Never", f"restartPolicy: Never\n      {wrong}")
+    findings = lint(parse(text, max_bytes=10_000), modes_present=None)
+    (finding,) = [each for each in findings if each.code == "unknown-field"]
+    assert (finding.path, finding.severity) == (path, WARNING)
+    assert finding.fix == (f"Did you mean {nearest}?" if nearest else "Leave it out.")
+
+
+def test_a_field_of_the_job_itself_and_an_empty_amount_are_warned_of() -> None:
+    assert codes(JOB.replace("  template:", "  parallelsm: 2\n  template:")) == ["unknown-field"]
+    assert codes(pod("nvidia.com/gpu: 1, cpu: ")) == ["no-amount"]
+    assert codes(pod("nvidia.com/gpu: ")) == ["no-amount", "no-gpu"]

@@ -100,17 +100,95 @@ def test_a_bomb_of_aliases_is_refused_before_it_is_built() -> None:
     assert refused("\n".join(lines)) == ("yaml", "alias")
 
 
-def test_words_that_yaml_1_1_would_turn_stay_text() -> None:
-    text = "on: yes\na: 12:30:45\nb: 2020-01-01\nc: 0o17\nd: 017\ne: true\nf: 1_000"
-    assert yamltext.load(text, max_bytes=1000) == {
-        "on": "yes",
-        "a": "12:30:45",
-        "b": "2020-01-01",
-        "c": "0o17",
-        "d": "017",
-        "e": True,
-        "f": "1_000",
-    }
+@pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        ("yes", True), ("y", True), ("On", True), ("TRUE", True), ("no", False), ("n", False), ("Off", False),
+        ("010", 8), ("-010", -8), ("0o10", 8), ("0x10", 16), ("0b11", 3), ("1_0", 10), ("+5", 5), ("089", 89),
+        ("1e3", 1000), (".5", 0.5), ("1.5", 1.5), ("18446744073709551615", 18446744073709551615), ("~", None),
+        ("12:30:45", "12:30:45"), ("2020-01-01", "2020-01-01"), ("0o8", "0o8"), ("_1", "_1"), ("4Gi", "4Gi"),
+        (".inf", ".inf"), ("1e999", "1e999"), ("yEs", "yEs"), ("'010'", "010"), ('"yes"', "yes"), ("!!str no", "no"),
+    ],
+)  # fmt: skip
+def test_a_word_is_read_as_kubectl_reads_it(word: str, read: object) -> None:
+    value = yamltext.load(f"a: {word}", max_bytes=1000)["a"]
+    assert (value, type(value)) == (read, type(read))
+
+
+@pytest.mark.parametrize("key", ["on", "010", "~", "y"])
+def test_a_key_that_kubectl_reads_as_another_word_is_refused(key: str) -> None:
+    with pytest.raises(Invalid, match="put it in quotes"):
+        yamltext.load(f"{key}: 1", max_bytes=1000)
+    assert yamltext.load(f"'{key}': 1\n7: x\ntrue: z", max_bytes=1000) == {key: 1, "7": "x", "true": "z"}
+
+
+@pytest.mark.parametrize("value", ["!!int x", "!!bool 3", "!!set {a}", "!!binary aa", "!own {}"])
+def test_tags_are_refused_before_anything_is_made_of_them(value: str) -> None:
+    assert refused(f"a: {value}") == ("yaml", "not-yaml")
+
+
+@pytest.mark.parametrize(
+    "text", ["---\n{}---\n# only a comment\n", "---\n# first\n---\n{}", "---\n---\n\n{}...\n", "{}---\n\n---\n"]
+)
+def test_lines_of_dashes_around_nothing_make_no_second_document(text: str) -> None:
+    assert yamltext.load(text.format("a: 1\n"), max_bytes=1000) == {"a": 1}
+    assert refused(text.format("a: 1\n") + "\n---\nb: 2") == ("yaml", "several-documents")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field", "found"),
+    [
+        ("labels: {a: yes}", "metadata.labels.a", "true"),
+        ("labels: {a: 010}", "metadata.labels.a", "8"),
+        ("annotations: {a: 1.5}", "metadata.annotations.a", "1.5"),
+        ("name: 0x10", "metadata.name", "16"),
+        ("namespace: off", "metadata.namespace", "false"),
+    ],
+)
+def test_a_text_without_quotes_that_kubectl_reads_as_something_else_is_refused_at_its_field(
+    metadata: str, field: str, found: str
+) -> None:
+    named = metadata if "name:" in metadata else f"name: x, {metadata}"
+    with pytest.raises(Invalid) as caught:
+        parse(POD.replace("  name: gpu-test", "  {" + named + "}"), max_bytes=10_000)
+    (error,) = caught.value.errors
+    assert (error.field, error.found, error.allowed) == (f"yaml:{field}", found, "text; put it in quotes")
+
+
+def test_all_values_of_a_wrong_type_are_named_at_once_with_a_job_s_own() -> None:
+    text = job("      nodeSelector: {zone: 1}\n      hostIPC: 'yes'").replace(
+        "name: train", "{name: t, labels: {a: n}}"
+    )
+    with pytest.raises(Invalid) as caught:
+        parse(text.replace("image: busybox", "image: busybox, env: [{name: A, value: 1}]"), max_bytes=10_000)
+    assert [error.field for error in caught.value.errors] == [
+        "yaml:metadata.labels.a",
+        "yaml:spec.template.spec.containers[0].env[0].value",
+        "yaml:spec.template.spec.nodeSelector.zone",
+        "yaml:spec.template.spec.hostIPC",
+    ]
+    assert caught.value.errors[-1].allowed == "true or false, without quotes"
+
+
+def test_an_amount_of_gpu_memory_has_the_value_that_kubectl_gives_it() -> None:
+    for word, units in (("010", 8), ("0x10", 16), ("1_0", 10), ("0b11", 3)):
+        text = POD.replace("nvidia.com/gpu: 1", f"aliyun.com/gpu-mem: {word}")
+        assert parse(text, max_bytes=10_000).ask.containers[0].limits == {"aliyun.com/gpu-mem": units}
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "sentence"),
+    [("-1", "less than 0"), ("1000000", "more than the 1000"), ("1.5", "whole number"), ("two", "whole number")],
+)
+def test_a_count_that_is_refused_says_what_is_wrong_with_it(parallelism: str, sentence: str) -> None:
+    with pytest.raises(Invalid, match=sentence) as caught:
+        parse(job(parallelism=parallelism), max_bytes=10_000)
+    assert caught.value.errors[0].field == "yaml:spec.parallelism"
+
+
+def test_a_name_that_is_too_long_says_how_long_it_is() -> None:
+    with pytest.raises(Invalid, match="at most 63 characters, and this one has 64"):
+        parse(job().replace("name: train", f"name: {'a' * 64}"), max_bytes=10_000)
 
 
 CONFINED = [

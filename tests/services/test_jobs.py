@@ -211,7 +211,10 @@ def test_what_lint_calls_an_error_is_shown_by_a_check_and_refused_by_submit(oper
     with pytest.raises(Invalid) as caught:
         jobs.submit(operator, lab, yaml=wrong)
     assert caught.value.code == "lint"
+    assert "scheduler would leave its pods pending" in caught.value.message
     assert caught.value.errors[0].field.startswith("yaml:spec.containers[0]")
+    with pytest.raises(Invalid, match="The API server would refuse"):
+        jobs.submit(operator, lab, yaml=wrong.replace("gpu-mem: 4", "gpu-mem: 0.5"))
     assert not Submission.objects.exists()
 
 

@@ -360,6 +360,7 @@ spec:
 """
     nowhere = jobs.check(operator, cluster, manifest.replace("SOMEWHERE", "no-such-namespace")).manifest
     (found,) = jobs.rehearse(operator, cluster, nowhere).findings
+    assert (found.code, found.path, found.refused_by) == ("no-such-namespace", "metadata.namespace", "api-server")
     assert "no-such-namespace" in found.message
     good = jobs.check(operator, cluster, manifest.replace("SOMEWHERE", "default")).manifest
     assert jobs.rehearse(operator, cluster, good) == jobs.Rehearsal()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from gpupools.domain.findings import REFUSALS
 from gpupools.models import JobTemplate, Submission
 
 
@@ -15,6 +16,13 @@ class FindingOut(serializers.Serializer[None]):
     path = serializers.CharField()
     message = serializers.CharField()
     fix = serializers.CharField()
+    refused_by = serializers.ChoiceField(
+        choices=["", *REFUSALS],
+        # Submissions of earlier versions were kept without it.
+        default="",
+        help_text="Of an error: who does not do as it is written. `api-server` refuses the manifest, `scheduler` "
+        "leaves its pods pending, on the `node` they would not run as their mode needs, `console` does not send it.",
+    )
 
 
 class JobTemplateOut(serializers.ModelSerializer[JobTemplate]):

@@ -132,16 +132,21 @@ class SubmissionView(Door):
     @extend_schema(request=ManifestIn, responses=CheckOut)
     @action(detail=False, methods=["post"])
     def check(self, request: Request) -> Response:
-        """Lint a manifest and say where it would land now; nothing is submitted."""
+        """Lint a manifest and say where it would land now; nothing is submitted.
+
+        What lint finds no error in is tried on the API server by a dry run too, for callers who may submit it.
+        """
         values = self.read(ManifestIn)
-        checked = jobs.check(self.actor, self.cluster(values["cluster"]), values["yaml"])
+        cluster = self.cluster(values["cluster"])
+        checked = jobs.check(self.actor, cluster, values["yaml"])
+        rehearsed = jobs.Rehearsal() if checked.errors else jobs.rehearse(self.actor, cluster, checked.manifest)
         taken_at = datetime.fromtimestamp(checked.taken_at, tz=UTC) if checked.taken_at is not None else None
         body = {
             "kind": checked.manifest.kind,
             "namespace": checked.manifest.namespace,
             "name": checked.manifest.name,
             "parallelism": checked.manifest.parallelism,
-            "findings": checked.findings,
+            "findings": [*rehearsed.findings, *checked.findings],
             "taken_at": taken_at,
             "preview": shown_preview(checked.preview),
             "sequence": shown_sequence(checked),
