@@ -24,6 +24,7 @@ from gpupools.domain.wire import (
     TermObject,
 )
 
+DEFAULT_SCHEDULER = "default-scheduler"
 POD_LEVEL = frozenset({"cpu", "memory"})
 
 
@@ -59,6 +60,8 @@ def ask(spec: PodSpecObject, labels: Mapping[str, str], namespace: str, name: st
         pod_requests=_pod_requests(spec.resources, (*containers, *init_containers), f"{path}.resources"),
         gated=bool(spec.scheduling_gates),
         preempts=spec.preemption_policy != "Never",
+        scheduler="" if spec.scheduler_name in (None, DEFAULT_SCHEDULER) else spec.scheduler_name or "",
+        host_ipc=bool(spec.host_ipc),
     )
 
 

@@ -190,6 +190,8 @@ class PodSpecObject(Raw, frozen=True):
     resources: Resources | None = None
     scheduling_gates: list[GateObject] | None = None
     preemption_policy: str | None = None
+    scheduler_name: str | None = None
+    host_ipc: bool | None = msgspec.field(default=None, name="hostIPC")
 
 
 class ContainerState(Raw, frozen=True):

@@ -49,6 +49,11 @@ def pools_by_id(cluster: Cluster) -> dict[str, NodePool]:
     return {pool.pool_id or pool.name: pool for pool in NodePool.objects.filter(cluster=cluster)}
 
 
+def pool_names(cluster: Cluster) -> dict[str, str]:
+    """Return the names of a cluster's pools by what their nodes carry in ``pool_label``."""
+    return {label: pool.name for label, pool in pools_by_id(cluster).items()}
+
+
 def wanted_labels(pool: NodePool) -> dict[str, str]:
     """Return every label that a pool wants on its nodes: its free ones, and those of its mode once it has one."""
     labels = dict(pool.labels)

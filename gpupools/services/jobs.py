@@ -15,54 +15,20 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from gpupools.domain import groups, lint, manifests, parameters, placement, whatifs, yamltext
+from gpupools.domain import lint, manifests, parameters, yamltext
 from gpupools.domain.findings import API_SERVER, ERROR, REFUSALS, Finding
 from gpupools.domain.gpus import Picture, Pod, Workload
 from gpupools.domain.manifests import Manifest
 from gpupools.domain.modes import Mode
-from gpupools.domain.placement import Preview
-from gpupools.domain.topology import CardSet
-from gpupools.domain.whatifs import Help
 from gpupools.errors import Conflict, ConsoleError, FieldError, Invalid, Missing, NotAllowed, Unreachable
 from gpupools.models import Cluster, JobTemplate, Role, Submission
-from gpupools.services import allocation, audit, gateways, pushes
+from gpupools.services import allocation, audit, drift, gateways, pushes
 from gpupools.services.access import Actor
+from gpupools.services.jobpreviews import Checked, previewed
 from gpupools.services.pods import PodRow, is_crashing, row_of
 
 CATALOGUE: Final = Path(__file__).resolve().parent.parent / "catalogue" / "templates"
 CREATE, DELETE = "submission.create", "submission.delete"
-NO_HELP: Final = Help()
-# Taking more pods than this in turn says nothing new, and costs a page its speed.
-MOST_PREVIEWED: Final = 500
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A manifest that may be sent, what lint says, and where its pods would land by the numbers of ``taken_at``.
-
-    ``preview`` is the first pod's, ``previews`` each pod's in turn; both are an *estimate* for that instant, not a
-    reservation, and None and empty while no numbers are known (``unknown`` then says why). ``help`` is what would let
-    the first pod fit that does not; ``alternatives`` are other choices of cards on a topology node.
-    """
-
-    manifest: Manifest
-    findings: tuple[Finding, ...]
-    preview: Preview | None
-    previews: tuple[Preview, ...]
-    taken_at: float | None
-    unknown: str = ""
-    help: Help = NO_HELP
-    alternatives: tuple[CardSet, ...] = ()
-
-    @property
-    def first_unfit(self) -> int | None:
-        """Which pod is the first that does not fit, counted from 0; None when all do, or nothing is known."""
-        return placement.first_unfit(self.previews)
-
-    @property
-    def errors(self) -> tuple[Finding, ...]:
-        """The findings that keep the manifest from being sent."""
-        return tuple(each for each in self.findings if each.severity == ERROR)
 
 
 # -- Templates
@@ -146,7 +112,7 @@ def check(actor: Actor, cluster: Cluster, yaml: str) -> Checked:
     findings = tuple(lint.lint(manifest, modes_present=_modes(picture)))
     if picture is None:
         return Checked(manifest, findings, None, (), None, unknown)
-    return _previewed(manifest, findings, picture, actor.namespaces(cluster))
+    return previewed(manifest, findings, picture, actor.namespaces(cluster), drift.pool_names(cluster))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,26 +160,6 @@ def _modes(picture: Picture | None) -> frozenset[Mode] | None:
     if picture is None:
         return None
     return frozenset(mode for node in picture.nodes if node.is_gpu and (mode := node.declared) is not None)
-
-
-def _previewed(
-    manifest: Manifest, findings: tuple[Finding, ...], picture: Picture, namespaces: frozenset[str] | None
-) -> Checked:
-    """Place the pods one after the other, and try out what would help the first that does not fit."""
-    ask, states = manifest.ask, placement.node_states(picture.nodes, picture.pods)
-    count = max(1, min(manifest.parallelism, manifest.completions, MOST_PREVIEWED))
-    previews = placement.sequence(ask, count, states, mates=groups.mates(ask, picture.pods))
-    unfit = placement.first_unfit(previews)
-    found, taken = NO_HELP, states
-    if unfit is not None:
-        fleet = placement.Fleet(states)
-        for each in previews[:unfit]:
-            fleet.take(each.chosen or "", ask, each.cards)
-        taken = list(fleet.states)
-        unfitted = previews[unfit]
-        found = whatifs.what_would_help(ask, taken, unfitted, daemons=picture.pods, namespaces=namespaces)
-    others = placement.card_alternatives(ask, states, previews[0])
-    return Checked(manifest, findings, previews[0], tuple(previews), picture.taken_at, "", found, others)
 
 
 # -- Sending

@@ -7,6 +7,7 @@ the cluster.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,7 @@ from gpupools.domain.placement import Preview
 from gpupools.domain.whatifs import Help
 from gpupools.errors import Missing
 from gpupools.models import Cluster, Role
-from gpupools.services import allocation
+from gpupools.services import allocation, drift
 from gpupools.services.access import Actor
 
 NO_HELP: Final = Help()
@@ -55,7 +56,8 @@ class Waiting:
     """Why one pod waits. ``said`` None: the scheduler has said nothing yet.
 
     ``preview`` and ``help`` are the engine's own, true of ``taken_at`` (seconds since 1970). ``agrees``: both give
-    the same reasons with the same counts; None where there is nothing to compare.
+    the same reasons with the same counts; None where there is nothing to compare. ``scheduler`` is another one than
+    Kubernetes' own that the pod asks for: whatever the preview says, only that one places it.
     """
 
     pod: Pod
@@ -64,6 +66,12 @@ class Waiting:
     help: Help
     agrees: bool | None
     taken_at: float
+    scheduler: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What the preview's reason for all nodes means, where it has one."""
+        return meaning_of_all(self.preview.prefilter) if self.preview.prefilter else ""
 
 
 def look(actor: Actor, cluster: Cluster, namespace: str, name: str) -> Waiting | None:
@@ -78,7 +86,7 @@ def look(actor: Actor, cluster: Cluster, namespace: str, name: str) -> Waiting |
     pod = next((each for each in pods if (each.namespace, each.name) == (namespace, name)), None)
     if picture is None or pod is None:
         raise Missing(f"Cluster {cluster.name} has no pod {namespace}/{name} now.", code="no-such-pod")
-    return of(pod, picture, namespaces=actor.namespaces(cluster))
+    return of(pod, picture, namespaces=actor.namespaces(cluster), pools=drift.pool_names(cluster))
 
 
 def waits(pod: Pod) -> bool:
@@ -86,8 +94,13 @@ def waits(pod: Pod) -> bool:
     return pod.phase == "Pending" and not pod.node and not pod.terminating
 
 
-def of(pod: Pod, picture: Picture, *, namespaces: frozenset[str] | None) -> Waiting | None:
-    """Say why a pod of a picture waits for a node; None for one that does not. Names are those of ``namespaces``."""
+def of(
+    pod: Pod, picture: Picture, *, namespaces: frozenset[str] | None, pools: Mapping[str, str] | None = None
+) -> Waiting | None:
+    """Say why a pod of a picture waits for a node; None for one that does not.
+
+    Names are those of ``namespaces``; ``pools`` gives the names of pools by what their nodes' label says.
+    """
     if not waits(pod):
         return None
     states = placement.node_states(picture.nodes, picture.pods)
@@ -95,9 +108,12 @@ def of(pod: Pod, picture: Picture, *, namespaces: frozenset[str] | None) -> Wait
     preview = placement.preview(pod.ask, states, mates=mates)
     found = NO_HELP
     if preview.chosen is None:
-        found = whatifs.what_would_help(pod.ask, states, preview, daemons=picture.pods, namespaces=namespaces)
+        found = whatifs.what_would_help(
+            pod.ask, states, [preview], mates=mates, daemons=picture.pods, namespaces=namespaces, pools=pools
+        )
     said = _said(pod, picture)
-    return Waiting(pod, said, preview, found, _agrees(said, preview), picture.taken_at)
+    agrees = None if pod.ask.scheduler else _agrees(said, preview)
+    return Waiting(pod, said, preview, found, agrees, picture.taken_at, pod.ask.scheduler)
 
 
 def _said(pod: Pod, picture: Picture) -> Said | None:

@@ -139,14 +139,19 @@ def test_a_template_is_rendered_with_checked_values(caller: Caller, db: None) ->
 
 def test_a_check_says_what_would_help_and_where_all_pods_go(caller: Caller, fleet: Cluster) -> None:
     body = check(caller, 16)
-    assert body["sequence"] == {"pods": 1, "first_unfit": 0, "spots": [{"node": None, "pods": 1}]}
+    assert body["sequence"] == {
+        "pods": 1,
+        "first_unfit": 0,
+        "spots": [{"node": None, "pods": 1}],
+        "unfit": body["preview"],
+    }
     assert body["help"]["largest"]["resource"] == "aliyun.com/gpu-mem"
     smaller = next(each for each in body["help"]["options"] if each["code"] == "smaller")
-    assert smaller["value"] == str(body["help"]["largest"]["amount"])
+    assert smaller["edits"][0]["value"] == str(body["help"]["largest"]["amount"])
     rejection = body["preview"]["verdicts"][0]["rejections"][0]
     assert (rejection["code"], rejection["asked"]) == ("device", 16)
     fits = check(caller, 4)
-    assert fits["help"] == {"largest": None, "options": []}
+    assert fits["help"] == {"largest": None, "options": [], "tried": False}
     assert (fits["sequence"]["first_unfit"], fits["alternatives"]) == (None, [])
 
 
@@ -189,7 +194,15 @@ def test_why_a_pod_waits_is_read_with_the_scheduler_s_reasons_and_an_estimate(ca
 
 def test_a_pod_that_has_a_node_does_not_wait(caller: Caller, fleet: Cluster) -> None:
     body = caller(Role.VIEWER).get("/api/v1/clusters/lab/pods/default/a/waiting/").json()
-    assert body == {"waits": False, "taken_at": None, "said": None, "agrees": None, "preview": None, "help": None}
+    assert body == {
+        "waits": False,
+        "taken_at": None,
+        "said": None,
+        "agrees": None,
+        "preview": None,
+        "help": None,
+        "scheduler": None,
+    }
     missing = caller(Role.VIEWER).get("/api/v1/clusters/lab/pods/default/none/waiting/")
     assert is_problem(missing, 404, "no-such-pod")
 

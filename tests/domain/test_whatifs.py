@@ -8,21 +8,30 @@ from hypothesis import strategies as st
 
 from gpupools.domain.gpus import AffinityTerm, Requirement, Taint
 from gpupools.domain.placement import node_states, preview
-from gpupools.domain.whatifs import Help, LargestFree, what_would_help
+from gpupools.domain.whatifs import Edit, Help, LargestFree, what_would_help
 from tests.domain.builders import MEM, WHOLE, a_node, a_pod, an_ask, container, filled
 from tests.domain.picks import cases
 from tests.domain.test_placement_oracle import some_nodes, states_of
 
 POOL = "alibabacloud.com/nodepool-id"
 MODE = "ack.node.gpu.schedule"
+TOLERATED = '{"key": "gpu", "operator": "Equal", "value": "present", "effect": "NoSchedule"}'
 
 
 def helped(ask, *nodes, pods=()):
     return what_would_help(ask, node_states(nodes, pods))
 
 
+def key_of(option):
+    """What an option is known by: what it asks for in another mode, otherwise the first value that it writes."""
+    amounts = [each for each in option.edits if ".limits[" in each.field and each.value]
+    if option.code == "mode" and amounts:
+        return ", ".join(f"{each.field.rpartition('[')[2][:-1]}: {each.value}" for each in amounts)
+    return option.pool or (option.edits[0].value if option.edits else "")
+
+
 def options(ask, *nodes, pods=()):
-    return {(each.code, each.value): each for each in helped(ask, *nodes, pods=pods).options}
+    return {(each.code, key_of(each)): each for each in helped(ask, *nodes, pods=pods).options}
 
 
 def test_one_that_fits_needs_no_help_and_one_that_is_invalid_gets_none():
@@ -60,13 +69,13 @@ def test_the_largest_number_of_whole_cards():
     found = helped(an_ask(whole=4), a_node(mode="exclusive"), pods=[a_pod(whole=1)])
     assert found.largest == LargestFree("n1", WHOLE, 3, None)
     option = options(an_ask(whole=4), a_node(mode="exclusive"), pods=[a_pod(whole=1)])["smaller", "3"]
-    assert (option.found, option.field) == ("4", "spec.containers[0].resources.limits[nvidia.com/gpu]")
+    assert option.edits == (Edit("spec.containers[0].resources.limits[nvidia.com/gpu]", "4", "3"),)
 
 
 def test_nothing_is_free_in_reach():
     full = helped(an_ask(mem=4), a_node(cards=1), pods=filled(15))
     assert (full.largest, [each.code for each in full.options]) == (None, [])
-    assert helped(an_ask(cpu=10**9), a_node()).largest is None
+    assert helped(an_ask(cpu=10**9), a_node(resources={"cpu": 0})).largest is None
 
 
 def test_several_containers_are_not_made_smaller():
@@ -97,11 +106,13 @@ def test_terminating_pods_that_hold_the_place():
 
 def test_a_taint_that_keeps_it_out():
     node = a_node(taints=(Taint("gpu", "present", "NoSchedule"),))
-    option = options(an_ask(mem=4), node)["toleration", "gpu=present:NoSchedule"]
-    assert (option.node, option.field) == ("n1", "spec.tolerations")
+    option = options(an_ask(mem=4), node)["toleration", TOLERATED]
+    assert (option.node, option.edits[0].field) == ("n1", "spec.tolerations[0]")
     assert option.sentence == "Tolerate the taint gpu=present:NoSchedule: it would land on n1."
     plain = a_node(taints=(Taint("gpu", "", "NoExecute"),))
-    assert ("toleration", "gpu:NoExecute") in options(an_ask(mem=4), plain)
+    assert [each.sentence for each in helped(an_ask(mem=4), plain).options] == [
+        "Tolerate the taint gpu:NoExecute: it would land on n1."
+    ]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,7 @@ def test_another_value_of_a_selector_or_none():
     assert found["selector", "A10"].sentence == f"Select {name}=A10 instead of V100: it would land on b."
     assert ("selector", "") not in found
     nowhere = options(ask, a_node("c"))["selector", ""]
-    assert (nowhere.node, nowhere.found, nowhere.field) == ("c", "V100", f"spec.nodeSelector[{name}]")
+    assert (nowhere.node, nowhere.edits) == ("c", (Edit(f"spec.nodeSelector[{name}]", "V100", ""),))
 
 
 def test_another_pool():
@@ -143,20 +154,22 @@ def test_another_pool():
 def test_a_required_affinity_in_the_way():
     term = AffinityTerm((Requirement("zone", "In", ("b",)),))
     found = options(an_ask(mem=4, required_terms=(term,)), a_node())
-    assert found["selector", ""].field.endswith("requiredDuringSchedulingIgnoredDuringExecution")
+    assert found["selector", ""].edits[0].field.endswith("requiredDuringSchedulingIgnoredDuringExecution")
 
 
 def test_the_resources_of_another_mode():
     found = options(an_ask(mem=4), a_node(mode="exclusive"))
-    assert found["mode", "nvidia.com/gpu: 1"].found == "aliyun.com/gpu-mem: 4"
+    assert found["mode", "nvidia.com/gpu: 1"].edits[0] == Edit(f"spec.containers[0].resources.limits[{MEM}]", "4")
     assert options(an_ask(whole=1), a_node("s"))["mode", "aliyun.com/gpu-mem: 15"].node == "s"
     two = options(an_ask(whole=2), a_node("s"))["mode", "aliyun.com/gpu-mem: 30"]
     assert (two.cards, "over 2 cards" in two.sentence) == ((0, 1), True)
     assert options(an_ask(topology=2), a_node("x", mode="exclusive"))["mode", "nvidia.com/gpu: 2"].node == "x"
     assert options(an_ask(whole=2), a_node("t", mode="topology"))["mode", "aliyun.com/gpu: 2"].node == "t"
     core = options(an_ask(mem=5), a_node(mode="core_mem"))
-    assert list(core) == [("mode", "aliyun.com/gpu-mem: 5, aliyun.com/gpu-core.percentage: 35")]
-    assert options(an_ask(mem=5, core=20), a_node("s"))["mode", "aliyun.com/gpu-mem: 5"].node == "s"
+    assert list(core) == [("mode", "aliyun.com/gpu-core.percentage: 35")]
+    assert options(an_ask(mem=5, core=20), a_node("s"))["mode", ""].sentence == (
+        "Ask for 5 of aliyun.com/gpu-mem (Shared, cGPU) and select ack.node.gpu.schedule=cgpu: it would land on s."
+    )
     assert not options(an_ask(whole=2), a_node(mode="core_mem"))
 
 
@@ -205,6 +218,6 @@ def test_the_smaller_ask_fits_and_one_unit_more_does_not(nodes, count, each):
     for option in found.options:
         assert option.node in {state.node.name for state in states}
         if option.code == "smaller":
-            assert preview(an_ask(mem=int(option.value), labels=labels), states).chosen == option.node
+            assert preview(an_ask(mem=int(option.edits[0].value), labels=labels), states).chosen == option.node
             if count == 1:
-                assert preview(an_ask(mem=int(option.value) + 1), states).chosen is None
+                assert preview(an_ask(mem=int(option.edits[0].value) + 1), states).chosen is None

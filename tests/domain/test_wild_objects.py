@@ -168,14 +168,14 @@ def test_any_object_is_refused_by_field_or_answered_in_sums_that_agree(cluster):
         for found in placement.sequence(pod.ask, 2, states):
             reads_back(found, len(nodes))
         if found.chosen is None:
-            whatifs.what_would_help(pod.ask, states, found)
+            whatifs.what_would_help(pod.ask, states, [found])
 
 
 def test_braces_in_a_selector_are_text_like_any_other():
     pod = raw_pod("p", box({MEM: "4"}), nodeSelector={"zone": "{0}"})
     found = seen(pod, shared())
     states = placement.node_states([objects.convert("Node", shared())], [])
-    (option,) = whatifs.what_would_help(objects.convert("Pod", pod).ask, states, found).options
+    (option,) = whatifs.what_would_help(objects.convert("Pod", pod).ask, states, [found]).options
     assert option.sentence == "Do not select zone={0}: it would land on n1."
 
 
@@ -183,7 +183,7 @@ def test_a_share_is_not_reckoned_from_cards_without_memory():
     topology = raw_node("n1", {TOPOLOGY: "4"}, labels={"ack.node.gpu.schedule": "core_mem"})
     pod = raw_pod("p", box({MEM: "4"}))
     states = placement.node_states([objects.convert("Node", topology)], [])
-    assert whatifs.what_would_help(objects.convert("Pod", pod).ask, states, seen(pod, topology)).largest is None
+    assert whatifs.what_would_help(objects.convert("Pod", pod).ask, states, [seen(pod, topology)]).largest is None
 
 
 def test_less_than_nothing_is_nothing_to_the_engine():

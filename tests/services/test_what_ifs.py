@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpupools.models import Cluster, Role
-from gpupools.services import jobs
+from gpupools.services import jobpreviews, jobs
 from tests.domain.builders import a_node, a_pod
 from tests.domain.test_topology import DGX
 from tests.services.builders import an_actor
@@ -30,7 +30,7 @@ spec:
 """
 
 
-def checked(cluster: Cluster, limits: str, *, pods: int = 1, labels: str = "") -> jobs.Checked:
+def checked(cluster: Cluster, limits: str, *, pods: int = 1, labels: str = "") -> jobpreviews.Checked:
     yaml = JOB % {"pods": pods, "limits": limits, "labels": labels}
     return jobs.check(an_actor(Role.OPERATOR, cluster), cluster, yaml)
 
@@ -48,7 +48,7 @@ def test_the_first_of_a_jobs_pods_that_does_not_fit(lab: Cluster) -> None:
 def test_nothing_needs_help_when_all_pods_fit(lab: Cluster) -> None:
     show(lab, [a_node("n1", cards=2)])
     found = checked(lab, "aliyun.com/gpu-mem: 10", pods=2)
-    assert (found.first_unfit, found.help) == (None, jobs.NO_HELP)
+    assert (found.first_unfit, found.help) == (None, jobpreviews.NO_HELP)
 
 
 def test_a_topology_group_is_placed_with_the_pods_that_wait_already(lab: Cluster) -> None:
@@ -69,4 +69,4 @@ def test_one_more_node_of_a_pool_helps_a_full_cluster(lab: Cluster) -> None:
     pool = {"gpupools.internal/pool": "np"}
     show(lab, [a_node("n1", cards=1, labels=pool)], [a_pod("full", mem=15, at={0: 15}, on="n1")])
     found = checked(lab, "aliyun.com/gpu-mem: 4")
-    assert [(option.code, option.value) for option in found.help.options] == [("node", "np")]
+    assert [(option.code, option.pool) for option in found.help.options] == [("node", "np")]

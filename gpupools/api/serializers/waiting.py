@@ -37,3 +37,6 @@ class WaitingOut(serializers.Serializer[None]):
     )
     preview = PreviewOut(allow_null=True)
     help = HelpOut(allow_null=True)
+    scheduler = serializers.CharField(
+        allow_null=True, help_text="Another scheduler that it asks for: only that one places it. Empty: none."
+    )

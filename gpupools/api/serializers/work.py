@@ -115,10 +115,14 @@ class SequenceOut(serializers.Serializer[None]):
         allow_null=True, help_text="The first pod that does not fit, counted from 0; null when all do."
     )
     spots = SpotOut(many=True)
+    unfit = PreviewOut(allow_null=True, help_text="What the nodes say to that pod, with those before it placed.")
 
 
 class LargestFreeOut(serializers.Serializer[None]):
-    """The most that one ask could get now on a node in reach; ``gpu`` is null for whole cards."""
+    """The most of what is short that one ask could get now on a node in reach; cpu in millicores, memory in bytes.
+
+    ``gpu`` is null where it is not of one card.
+    """
 
     node = serializers.CharField()
     resource = serializers.CharField()
@@ -126,23 +130,35 @@ class LargestFreeOut(serializers.Serializer[None]):
     gpu = serializers.IntegerField(allow_null=True)
 
 
+class EditOut(serializers.Serializer[None]):
+    """One field of a manifest to change; its values are as they stand in YAML, empty where nothing stands."""
+
+    field = serializers.CharField()
+    found = serializers.CharField(allow_blank=True)
+    value = serializers.CharField(allow_blank=True, help_text="Empty: take the field out.")
+
+
 class WhatIfOut(serializers.Serializer[None]):
-    """A change with which the pod would land on ``node``: tried out, not guessed."""
+    """A change with which more pods would fit: tried out, not guessed, and the manifest checked with its edits made.
+
+    ``node`` takes the first pod that finds no room now.
+    """
 
     code = serializers.CharField(help_text="wait, smaller, toleration, selector, pool, mode or node")
     sentence = serializers.CharField()
     node = serializers.CharField()
     cards = serializers.ListField(child=serializers.IntegerField())
-    field = serializers.CharField(allow_blank=True)
-    found = serializers.CharField(allow_blank=True)
-    value = serializers.CharField(allow_blank=True)
+    edits = EditOut(many=True, help_text="All that changes in the manifest; empty where nothing does.")
+    pods = serializers.IntegerField(help_text="How many pods of all would fit then.")
+    pool = serializers.CharField(allow_blank=True, help_text="Of which pool one more node would help.")
 
 
 class HelpOut(serializers.Serializer[None]):
-    """What would help the first pod that does not fit."""
+    """What would help the first pod that does not fit, and those after it."""
 
     largest = LargestFreeOut(allow_null=True)
     options = WhatIfOut(many=True)
+    tried = serializers.BooleanField(help_text="Whether anything was tried: not where no node is asked at all.")
 
 
 class CardSetOut(serializers.Serializer[None]):
@@ -165,6 +181,8 @@ class CheckOut(serializers.Serializer[None]):
     findings = FindingOut(many=True)
     taken_at = serializers.DateTimeField(allow_null=True, help_text="Age of what the preview stands on.")
     preview = PreviewOut(allow_null=True)
+    unknown = serializers.CharField(allow_blank=True, help_text="Why there is no preview.")
+    note = serializers.CharField(allow_blank=True, help_text="What the preview takes for granted.")
     sequence = SequenceOut(allow_null=True)
     help = HelpOut()
     alternatives = CardSetOut(many=True)

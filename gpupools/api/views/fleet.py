@@ -121,6 +121,7 @@ class PodView(Door):
             "agrees": found.agrees if found else None,
             "preview": shown_preview(found.preview) if found else None,
             "help": found.help if found else None,
+            "scheduler": found.scheduler if found else None,
         }
         return Response(WaitingOut(body).data)
 

@@ -24,7 +24,7 @@ from gpupools.api.serializers.work import (
 from gpupools.domain.placement import Preview
 from gpupools.models import JobTemplate, Submission
 from gpupools.services import jobs
-from gpupools.services.jobs import Checked
+from gpupools.services.jobpreviews import Checked
 
 
 class JobTemplateView(Door):
@@ -86,7 +86,8 @@ def shown_sequence(checked: Checked) -> dict[str, Any] | None:
     if not checked.previews:
         return None
     spots = [{"node": node, "pods": len(list(run))} for node, run in groupby(each.chosen for each in checked.previews)]
-    return {"pods": len(checked.previews), "first_unfit": checked.first_unfit, "spots": spots}
+    unfit = shown_preview(checked.unfit)
+    return {"pods": len(checked.previews), "first_unfit": checked.first_unfit, "spots": spots, "unfit": unfit}
 
 
 class SubmissionView(Door):
@@ -149,6 +150,8 @@ class SubmissionView(Door):
             "findings": [*rehearsed.findings, *checked.findings],
             "taken_at": taken_at,
             "preview": shown_preview(checked.preview),
+            "unknown": checked.unknown,
+            "note": checked.note,
             "sequence": shown_sequence(checked),
             "help": checked.help,
             "alternatives": checked.alternatives,

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import Cluster, JobTemplate, Role, Submission
 from gpupools.services import allocation, jobs, nodes
-from gpupools.services.jobs import Checked
+from gpupools.services.jobpreviews import Checked
 from gpupools.web.door import actor_of, cluster_of, page
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.landings import landings
@@ -178,6 +178,12 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
         "has_errors": bool(checked and checked.errors) or bool(rehearsed and rehearsed.findings),
         "models": models,
         "landings": landings(checked.preview, checked.manifest.ask, lines) if checked and checked.preview else [],
+        # The first pod's verdicts stand above already.
+        "unfit_landings": (
+            landings(checked.unfit, checked.manifest.ask, lines)
+            if checked and checked.unfit and checked.first_unfit
+            else []
+        ),
         "spots": _spots(checked),
         "may_submit": actor.can(Role.OPERATOR, here),
         "edited": bool(source) and form["made"].value() != _digest(form["yaml"].value() or ""),
