@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
-from gpupools.api.errors import CONTENT_TYPE, problem
+from gpupools.api.errors import CONTENT_TYPE, problem, status_unread, unread
 from gpupools.web.views import errors as pages
 
 API = "/api/"
@@ -14,6 +14,13 @@ def _problem(status: int, title: str, detail: str, code: str) -> HttpResponse:
     return JsonResponse(
         problem(status, title=title, detail=detail, code=code), status=status, content_type=CONTENT_TYPE
     )
+
+
+def not_readable(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a request that Django refuses to read: too large, with too many fields, or not in order."""
+    if request.path.startswith(API):
+        return JsonResponse(unread(exception), status=status_unread(exception), content_type=CONTENT_TYPE)
+    return pages.not_readable(request, exception)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -199,7 +199,9 @@ SECURE_HSTS_SECONDS = int(timedelta(days=30).total_seconds()) if GPUPOOLS_HTTPS 
 if GPUPOOLS_HTTPS:
     # The proxy that ends TLS must set this header and drop the client's own.
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
-DATA_UPLOAD_MAX_MEMORY_SIZE = GPUPOOLS_MAX_MANIFEST_BYTES * 2 + 64 * 1024
+# A byte of text is up to six in a form or in JSON (%0D%0A, \u00e9). What is too large for its field is refused there,
+# with what was typed kept; only what no field could mean is refused unread.
+DATA_UPLOAD_MAX_MEMORY_SIZE = max(GPUPOOLS_MAX_MANIFEST_BYTES * 6, 8 * 1024 * 1024) + 64 * 1024
 
 # Pages.
 LANGUAGE_CODE = envstr("GPUPOOLS_LANGUAGE_CODE", "en", choices=("en", "es", "zh-hans"))

@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("gpupools.web.urls")),
 ]
 
+handler400 = "console.failures.not_readable"
 handler403 = "console.failures.not_allowed"
 handler404 = "console.failures.not_found"
 handler500 = "console.failures.crashed"

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import PermissionDenied
+from django.conf import settings
+from django.core.exceptions import (
+    PermissionDenied,
+    RequestDataTooBig,
+    SuspiciousOperation,
+    TooManyFieldsSent,
+    TooManyFilesSent,
+)
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -60,6 +67,26 @@ def problem(status: int, *, title: str, detail: str, code: str, errors: Sequence
     }
 
 
+def status_unread(error: Exception) -> int:
+    """Return the status for a request that was not read: 413 when it is too large, 400 when it is not in order."""
+    return 413 if isinstance(error, (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent)) else 400
+
+
+def unread(error: Exception) -> Any:
+    """Return the body of the answer to a request that Django refused to read."""
+    status = status_unread(error)
+    if status == 400:
+        detail = "The console cannot read this request."
+        return problem(400, title="The request is not in order", detail=detail, code="not-readable")
+    if isinstance(error, RequestDataTooBig):
+        detail, allowed = "The body is too large.", f"at most {settings.DATA_UPLOAD_MAX_MEMORY_SIZE} bytes"
+    else:
+        detail = "The body has too many fields or files."
+        allowed = f"at most {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} fields"
+    field = FieldError("body", detail, code="too-large", allowed=allowed)
+    return problem(413, title="The request is too large", detail=detail, code="too-large", errors=[field.as_dict()])
+
+
 def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Turn an exception into an answer; None leaves it to Django, which logs it and answers 500."""
     if isinstance(error, Http404):
@@ -72,6 +99,8 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response | None:
         body = problem(status, title=title, detail=error.message, code=error.code, errors=fields)
         retry_after = getattr(error, "retry_after_seconds", None) or error.data.get("retry_after_seconds")
         headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    elif isinstance(error, SuspiciousOperation):
+        status, body, headers = status_unread(error), unread(error), {}
     elif isinstance(error, exceptions.APIException):
         status, body, headers = _of_framework(error)
     else:

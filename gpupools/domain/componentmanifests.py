@@ -24,8 +24,14 @@ def parse(text: str, component: Component, *, max_bytes: int) -> list[dict[str, 
     Everything lies in kube-system, where the component's own DaemonSets are looked for; one of these must be there,
     and none of another component.
     """
-    if len(text.encode(errors="replace")) > max_bytes:
-        raise Invalid.field(FIELD, "The manifests are too large.", code="too-large", allowed=f"{max_bytes} bytes")
+    if (size := len(text.encode(errors="replace"))) > max_bytes:
+        raise Invalid.field(
+            FIELD,
+            "The manifests are too large.",
+            code="too-large",
+            found=f"{size} bytes",
+            allowed=f"at most {max_bytes} bytes",
+        )
     parts = [part for part in _SEPARATOR.split(text) if _says_something(part)]
     if not parts or len(parts) > MOST_DOCUMENTS:
         raise Invalid.field(

@@ -60,6 +60,13 @@ class ConsoleForm(forms.Form):
         self._errors, self.cleaned_data = ErrorDict(), {}
         return None
 
+    def _clean_form(self) -> None:
+        # Browsers send line ends as CR LF, which would make a text larger than what was typed.
+        for name, value in self.cleaned_data.items():
+            if isinstance(value, str):
+                self.cleaned_data[name] = value.replace("\r\n", "\n")
+        super()._clean_form()
+
     def is_valid(self) -> bool:
         return not self.wants_rows and super().is_valid()
 

@@ -2,12 +2,38 @@
 
 from __future__ import annotations
 
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.translation import gettext as _
 
 from gpupools.errors import Missing, NotAllowed
 from gpupools.web.door import show_error
+
+
+def not_readable(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Answer a request that Django refuses to read, mostly because it is larger than any form of the console."""
+    large = isinstance(exception, (RequestDataTooBig, TooManyFieldsSent, TooManyFilesSent))
+    if not large:
+        return _lone(
+            request, 400, _("Not in order"), _("The console cannot read this request."), _("Go back and retry.")
+        )
+    if isinstance(exception, RequestDataTooBig):
+        most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE // (1024 * 1024)
+        sentence = _("What was sent is larger than %(most)s MiB, so it was not read, and nothing was done.")
+        sentence %= {"most": most}
+    else:
+        most = settings.DATA_UPLOAD_MAX_NUMBER_FIELDS
+        sentence = _("What was sent has more than %(most)s fields, so it was not read, and nothing was done.")
+        sentence %= {"most": most}
+    return _lone(
+        request,
+        413,
+        _("Too large"),
+        sentence,
+        _("Go back with your browser, which keeps what you typed, shorten it and send it again."),
+    )
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:

@@ -156,7 +156,7 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     form = _form(request, source, models, again)
     action, checked, rehearsed = request.POST.get("action", ""), None, None
     if form.is_bound and not form.errors:
-        yaml = form["yaml"].value() or ""
+        yaml = (form["yaml"].value() or "").replace("\r\n", "\n")
         if action == "submit":
             made = attempt(form, lambda: jobs.submit(actor, here, yaml=yaml, template=source))
             if made:
