@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
-from functools import lru_cache
 from operator import attrgetter
 
 import msgspec
@@ -18,8 +17,7 @@ from gpupools.domain.annotations import MOST_UNITS, UNREADABLE, claims, topology
 from gpupools.domain.asks import effective_requests
 from gpupools.domain.gpus import MOST_CARDS, Gpu, GpuNode, Holding, NodeAllocation, Pod, Warning_
 from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, TOPOLOGY_GPU, Mode
-
-UNIT_SIZES_MIB = (1024, 128, 1)  # ACK's unit of gpu-mem, its alternative, and the open-source plugin's MiB
+from gpupools.domain.units import unit_mib
 
 PENDING = "pending"
 UNKNOWN_CARD = "unknown-card"
@@ -44,26 +42,6 @@ def mode_of(node: GpuNode) -> Mode | None:
             return Mode.CGPU
         return Mode.SHARE if node.labels.get("gpushare") == "true" else None
     return Mode.TOPOLOGY if node.allocatable.get(TOPOLOGY_GPU) else Mode.EXCLUSIVE
-
-
-def unit_mib(node: GpuNode) -> int | None:
-    """Return the size of a memory unit: the card's label divided by its units, snapped to the sizes that exist.
-
-    A card's units are rounded down and its label leaves reserved memory out, so the quotient is never exact.
-    None when the label is missing, or the quotient is far from all sizes.
-    """
-    cards, card_mib = node.shared_cards, node.card_memory_mib
-    units = node.per_card(GPU_MEM) if cards else 0
-    if not card_mib or not units:
-        return None
-    return _nearest_unit(card_mib, units)
-
-
-@lru_cache(maxsize=256)
-def _nearest_unit(card_mib: int, units: int) -> int | None:
-    quotient = card_mib / units
-    nearest = min(UNIT_SIZES_MIB, key=lambda size: abs(math.log(quotient / size)))
-    return nearest if nearest / 2 < quotient < nearest * 2 else None
 
 
 class _Card:
@@ -270,7 +248,10 @@ class _Fold:
         node = self.node
         if self.shared and not self.count:
             odd = f"{node.shared_cards} cards, which no machine has" if node.shared_cards else "no cards"
-            self._warn(NO_CARDS, f"The node reports {node.memory_units} memory units, but {odd}.")
+            self._warn(
+                NO_CARDS,
+                f"The node reports {node.memory_units} memory {_plural(node.memory_units, 'unit')}, but {odd}.",
+            )
         if self.card_units > self.given_units and len(node.unhealthy) < node.cards_out:
             self._warn_sick()
         gpus = tuple([self._gpu(index, card) for index, card in enumerate(self.cards)])
@@ -283,7 +264,10 @@ class _Fold:
         else:
             cards, cards_used, cards_releasing = node.whole_cards, self.cards_used, self.releasing_cards
             if cards_used > cards:
-                self._warn(OVER_ALLOCATED, f"{cards_used} cards are held, but the node has {cards}.")
+                self._warn(
+                    OVER_ALLOCATED,
+                    f"{cards_used} {'card is' if cards_used == 1 else 'cards are'} held, but the node has {cards}.",
+                )
         return NodeAllocation(
             node=node.name,
             uid=node.uid,
@@ -339,7 +323,9 @@ class _Fold:
 
     def _warn_over(self, index: int, card: _Card) -> None:
         over = [
-            f"{card.memory} of {self.card_units} memory units" if card.memory > self.card_units else "",
+            f"{card.memory} of {self.card_units} memory {_plural(self.card_units, 'unit')}"
+            if card.memory > self.card_units
+            else "",
             f"{card.core}% of {self.card_core}% compute" if self.card_core and card.core > self.card_core else "",
             f"{card.cards} whole-card pods" if card.cards > 1 else "",
         ]

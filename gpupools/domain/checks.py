@@ -174,7 +174,7 @@ def _card_labels(node: GpuNode) -> Check:
     ok = not cards or counted == str(cards)
     return Check(
         "card-labels", "Card model is known", ok, f"{counted} x {node.card_model}",
-        f"{cards} cards" if cards else "as many as the node reports",
+        f"{cards} card{'' if cards == 1 else 's'}" if cards else "as many as the node reports",
         "" if ok else "The node reports another number of cards than it had when it joined.",
     )  # fmt: skip
 

@@ -104,7 +104,13 @@ def _card_notes(node: NodeAllocation, found: GpuNode | None) -> Iterator[str]:
         yield f"{node.node} reports {_units(node.memory_units)}, but no cards."
         return
     each, rest = divmod(node.memory_units, cards)
-    if rest:
+    if found and found.cards_out:
+        yield (
+            f"{node.node} has {_cards(cards)} of {_units(_card_units(node))}, of which {found.cards_out} "
+            f"{'is' if found.cards_out == 1 else 'are'} unhealthy. {TOOL} and ACK's scheduler take each for "
+            f"{_units(each)}."
+        )
+    elif rest:
         yield (
             f"{node.node} reports {_units(node.memory_units)} on {cards} cards: {rest} of them "
             f"{'stands' if rest == 1 else 'stand'} on no card. The cards may not be alike; {TOOL} and ACK's scheduler "

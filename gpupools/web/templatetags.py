@@ -231,7 +231,8 @@ def card_glyph(gpu: Mapping[str, Any], row_mode: str | None, wide: str = "") -> 
         parts.append(format_html('<rect class="core-track" y="13" width="{}" height="3"/>', glyphs.WIDTH))
         parts += [_segment(segment, "core", 13, 3) for segment in drawn.core]
     parts.append(mark_safe(f'<rect class="frame" width="{glyphs.WIDTH}" height="12"/>'))  # noqa: S308  # numbers only
-    text = words.say("glyph.bar", index=drawn.index, used=drawn.used, total=drawn.total, pods=drawn.holders)
+    pods = words.say_count("glyph.pods", drawn.holders)
+    text = words.say("glyph.bar", index=drawn.index, used=drawn.used, total=drawn.total, pods=pods)
     if drawn.core_total:
         text += words.say("glyph.core", used=drawn.core_used, total=drawn.core_total)
     if drawn.over:

@@ -72,9 +72,9 @@ export function bar(gpu) {
     edges(cores, coreScale).forEach(([x, width], place) => parts.push(...segment("core", place, x, 13, width, 3, held[place])));
   }
   parts.push(shape("rect", { class: "frame", width: WIDTH, height: 12 }));
-  let text = say("glyph.bar", {
-    index: gpu.index, used: gpu.memory_units_used, total, pods: new Set(held.map((holding) => holding.uid)).size,
-  });
+  const holders = new Set(held.map((holding) => holding.uid)).size;
+  const pods = say(holders === 1 ? "glyph.pods.one" : "glyph.pods.many", { n: holders });
+  let text = say("glyph.bar", { index: gpu.index, used: gpu.memory_units_used, total, pods });
   if (gpu.core_percent) text += say("glyph.core", { used: gpu.core_percent_used, total: gpu.core_percent });
   if (over) text += say("glyph.over");
   if (!gpu.healthy) text += say("glyph.unhealthy");

@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpupools.domain.allocation import difference, fold, fold_all, mode_of, unit_mib
+from gpupools.domain.allocation import difference, fold, fold_all, mode_of
 from gpupools.domain.modes import Mode
 from gpupools.domain.totals import totals
+from gpupools.domain.units import unit_mib
 from tests.domain.builders import COUNT, MEM, TOPOLOGY, WHOLE, a_node, a_pod, container, filled
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gpupools.domain.allocation import fold, unit_mib
+from gpupools.domain.allocation import fold
 from gpupools.domain.gpus import MOST_CARDS
+from gpupools.domain.units import unit_mib
 from tests.domain.builders import CORE, COUNT, MEM, a_node, a_pod, an_ask
 from tests.domain.seeing import see
 

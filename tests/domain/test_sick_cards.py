@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from gpupools.domain.allocation import CARDS_OUT, UNIT_CHANGED, fold, unit_mib
+from gpupools.domain.allocation import CARDS_OUT, UNIT_CHANGED, fold
 from gpupools.domain.checks import node_checks
 from gpupools.domain.diagnosis import Scene, diagnose
+from gpupools.domain.inspect import table
 from gpupools.domain.modes import GPU_CORE, GPU_MEM
 from gpupools.domain.placement import node_states, preview
+from gpupools.domain.units import unit_mib
 from tests.domain.builders import CORE, COUNT, MEM, ROOM, a_node, a_pod, an_ask
 
 MODEL = {
@@ -129,3 +131,12 @@ def test_a_pod_that_came_while_a_card_was_out_is_counted_in_proportion_once_it_i
     (warning,) = fold(whole, [pod]).warnings
     assert warning.code == UNIT_CHANGED
     assert "when a card had 16 memory units; it has 22 now" in warning.message
+
+
+def test_the_table_keeps_the_size_too_and_says_what_the_tool_would_print():
+    node = one_card_out()
+    text = table([fold(node, ())], {"n1": node})
+    assert text.count("0/22") == 4
+    assert "n1 has 4 cards of 22 units, of which 1 is unhealthy" in text
+    assert "take each for 16 units" in text
+    assert "may not be alike" not in text

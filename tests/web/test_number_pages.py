@@ -41,7 +41,7 @@ def test_the_first_paint_has_every_card_and_the_numbers_to_go_on_from(visitor: V
     assert (snapshot["epoch"], snapshot["sequence"]) == (1, 1)
     drawn = {attrs["aria-label"] for attrs in page.all("svg", role="img")}
     assert "GPU 0: 9 of 15 units held by 2 pods" in drawn
-    assert "GPU 2: 8 of 15 units held by 1 pods, compute 30 of 100 %" in drawn
+    assert "GPU 2: 8 of 15 units held by 1 pod, compute 30 of 100 %" in drawn
     assert "2 of 4 whole cards held (the API does not tell which)" in drawn
     assert "0 of 4 whole cards held" in drawn, "topology cards have a number"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, asked, name_of
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, asked, counted, name_of
 from gpupools.domain.gpus import AffinityTerm, Pod
 from gpupools.domain.modes import (
     CARD_NAME_LABEL,
@@ -72,15 +72,15 @@ def too_many_cards(pod: Pod, scene: Scene) -> Iterator[Diagnosis]:
     if memory % cards:
         yield _say(
             pod, "memory-does-not-divide", 12, f"The memory of {name_of(pod)} does not divide over its cards.",
-            f"{GPU_MEM}={memory} over {cards} cards.",
+            f"{GPU_MEM}={memory} over {counted(cards, 'card')}.",
             f"Ask for a multiple of {cards} units.",
         )  # fmt: skip
     most = max((node.shared_cards for node in scene.gpu_nodes), default=0)
     if most and cards > most:
         yield _say(
             pod, "more-cards-than-a-node", 13, f"{name_of(pod)} asks for more cards than any node has.",
-            f"{cards} cards; the largest shared node has {most}.",
-            f"Ask for at most {most} cards in label {REPLICAS_LABEL}.",
+            f"{counted(cards, 'card')}; the largest shared node has {most}.",
+            f"Ask for at most {counted(most, 'card')} in label {REPLICAS_LABEL}.",
         )  # fmt: skip
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, as_labelled, counted_cards, shared_units
+from gpupools.domain.diagnosis.scene import (
+    Diagnosis,
+    Scene,
+    Severity,
+    as_labelled,
+    counted,
+    counted_cards,
+    shared_units,
+)
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import GPU_MEM, MODE_LABEL, MODES, PLACEMENT_LABEL, Mode
 
@@ -89,12 +97,16 @@ def mixed_cards(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
         34,
         Severity.WARNING,
         f"The cards of {node.name} are not what the node reports.",
-        f"{shared_units(node)} units on {node.shared_cards} cards, but the labels say {counted_cards(node)} cards of "
-        f"{node.card_memory_mib} MiB.",
+        f"{counted(shared_units(node), 'unit')} on {counted(node.shared_cards, 'card')}, but the labels say "
+        f"{_labelled(counted_cards(node))} of {node.card_memory_mib} MiB.",
         "The plugin takes every card for the first one's like: keep one model to a node, and see whether ECC was "
         "switched since it joined.",
         node.name,
     )
+
+
+def _labelled(cards: int | None) -> str:
+    return "cards" if cards is None else counted(cards, "card")
 
 
 def same_model_differs(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
@@ -112,7 +124,7 @@ def same_model_differs(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
             35,
             Severity.WARNING,
             f"The cards of {node.name} have less memory than others of the same model.",
-            f"{mine} units a card here, {units} on {name}; both are {node.card_model}.",
+            f"{counted(mine, 'unit')} a card here, {units} on {name}; both are {node.card_model}.",
             "ECC takes part of a card's memory: set it alike on all nodes (nvidia-smi -e), then restart them.",
             node.name,
         )

@@ -14,7 +14,7 @@ from gpupools.domain.allocation import (
     UNKNOWN_CARD,
 )
 from gpupools.domain.annotations import UNREADABLE
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, counted
 from gpupools.domain.gpus import GpuNode, NodeAllocation
 from gpupools.domain.modes import GPU_COUNT, Mode
 
@@ -93,13 +93,13 @@ def unreadable_allocation(node: GpuNode, fold: NodeAllocation) -> Iterator[Diagn
         sum(getattr(holding, part) for holding in loose) for part in ("memory_units", "core_percent", "cards")
     )
     missing = [
-        _count(units, "memory unit") if units else "",
+        counted(units, "memory unit") if units else "",
         f"{core}% of compute" if core else "",
-        _count(cards, "whole card") if cards else "",
+        counted(cards, "whole card") if cards else "",
     ]
     said = [blind[0]] if blind else []
     if held := " and ".join(part for part in missing if part):
-        said.append(f"On no card: {held} of {_count(len({each.uid for each in loose}), 'pod')}.")
+        said.append(f"On no card: {held} of {counted(len({each.uid for each in loose}), 'pod')}.")
     named = (*(blind[1] if blind else ()), *(f"{each.namespace}/{each.pod}" for each in loose))
     yield Diagnosis(
         "unreadable-allocation",
@@ -186,8 +186,8 @@ def releasing(node: GpuNode, fold: NodeAllocation) -> Iterator[Diagnosis]:
             22,
             Severity.INFO,
             f"Deleted pods on {node.name} have not given their cards back yet.",
-            f"Ending: {_count(len(held), 'pod')} with {_count(fold.memory_units_releasing, 'memory unit')} and "
-            f"{_count(fold.cards_releasing, 'card')} of their own.",
+            f"Ending: {counted(len(held), 'pod')} with {counted(fold.memory_units_releasing, 'memory unit')} and "
+            f"{counted(fold.cards_releasing, 'card')} of their own.",
             "They are free once the pods have ended. A pod that waits for them may take up to five minutes longer: the "
             "scheduler looks again only then.",
             node.name,
@@ -201,10 +201,6 @@ def _warned(fold: NodeAllocation, *codes: str) -> tuple[str, tuple[str, ...]] | 
         return None
     pods = tuple(dict.fromkeys(pod for warning in found for pod in warning.pods))
     return " ".join(warning.message for warning in found[:5]), pods
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 _RULES = (

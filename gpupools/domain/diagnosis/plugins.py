@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gpupools.domain.components import CATALOGUE, DaemonSetFacts
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, name_of
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, counted, name_of
 from gpupools.domain.gpus import GpuNode, Pod
 from gpupools.domain.modes import GPU_MEM, MODE_LABEL, MODES, Component, Mode
 
@@ -179,9 +179,9 @@ def _which(node: GpuNode) -> str:
         return ""
     named = ", ".join(f"GPU{index}" for index in node.unhealthy)
     return (
-        f" That is {node.cards_out} of {node.shared_cards} cards, "
+        f" That is {node.cards_out} of {counted(node.shared_cards, 'card')}, "
         + (f"and {named} is reported as unhealthy." if named else "and nothing says which.")
-        + f" Until it is back, ACK's scheduler takes each for {node.given(GPU_MEM)} memory units "
+        + f" Until it is back, ACK's scheduler takes each for {counted(node.given(GPU_MEM), 'memory unit')} "
         f"instead of {node.per_card(GPU_MEM)}."
     )
 
@@ -243,7 +243,7 @@ def mps_daemon(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
             31,
             Severity.WARNING,
             f"The MPS control daemon on {node.name} was restarted: pods that computed through it ended.",
-            f"{name_of(restarted)} was restarted {restarted.restarts} time{'' if restarted.restarts == 1 else 's'}.",
+            f"{name_of(restarted)} was restarted {counted(restarted.restarts, 'time')}.",
             "Restart the pods that are left over, and read the daemon's log for why it ended.",
             node.name,
             pods=clients,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from gpupools.domain.diagnosis.asks import TOPOLOGY_GROUP_LABEL
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, name_of
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, counted, name_of
 from gpupools.domain.gpus import Pod
 from gpupools.domain.modes import GPU_MEM
 
@@ -98,16 +98,12 @@ def groups(scene: Scene) -> Iterator[Diagnosis]:
             ending = sum(pod.terminating for pod in pods)
             yield Diagnosis(
                 "topology-group-size", 23, Severity.ERROR,
-                f"The topology group {namespace}/{group} waits: it has {_count(len(pods), 'pod')} and says "
+                f"The topology group {namespace}/{group} waits: it has {counted(len(pods), 'pod')} and says "
                 f"{' and '.join(sorted(sizes))}.",
-                f"{_count(len(waiting), 'pod')} without a node, {ending} of {len(pods)} on the way out.",
+                f"{counted(len(waiting), 'pod')} without a node, {ending} of {len(pods)} on the way out.",
                 f"Make the label {GROUP_SIZE_LABEL} the number of pods, and let pods that are ending go first.",
                 pods=tuple(name_of(pod) for pod in pods),
             )  # fmt: skip
-
-
-def _count(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _pending(pod: Pod, code: str, scenario: int, message: str, evidence: str, fix: str) -> Diagnosis:

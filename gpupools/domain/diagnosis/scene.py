@@ -12,7 +12,6 @@ from functools import cached_property
 
 import msgspec
 
-from gpupools.domain.allocation import UNIT_SIZES_MIB
 from gpupools.domain.asks import limit_of
 from gpupools.domain.components import NAMESPACE
 from gpupools.domain.gpus import GpuNode, NodeAllocation, Pod, Workload
@@ -21,6 +20,7 @@ from gpupools.domain.modes import CARD_COUNT_LABEL, GPU_CORE, GPU_MEM, GPU_RESOU
 from gpupools.domain.placement import Fleet, preview
 from gpupools.domain.quantities import integer
 from gpupools.domain.states import node_states
+from gpupools.domain.units import UNIT_SIZES_MIB
 from gpupools.domain.verdicts import NodeState, Preview
 
 # Waiting pods that the engine is asked about; more would make the page wait, and say no more.
@@ -160,6 +160,11 @@ class Scene:
             for pod in self.on_node.get(node, ())
             if (pod.namespace, pod.owner_kind, pod.owner_name) == (NAMESPACE, "DaemonSet", name)
         ]
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in one or in many."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def name_of(pod: Pod) -> str:

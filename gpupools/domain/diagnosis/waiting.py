@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gpupools.domain.diagnosis import asks
-from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, name_of
+from gpupools.domain.diagnosis.scene import Diagnosis, Scene, Severity, counted, name_of
 from gpupools.domain.gpus import Pod
 from gpupools.domain.groups import group_of
 from gpupools.domain.meanings import meaning
@@ -98,7 +98,7 @@ def _unplaced(pod: Pod, scene: Scene, found: Preview) -> Diagnosis:
         )  # fmt: skip
     if not offering:
         modes = Counter(node.declared.value if (node := scene.nodes[each.node]).declared else "?" for each in reach)
-        there = ", ".join(f"{count} {_nodes(count)} in mode {mode}" for mode, count in sorted(modes.items()))
+        there = ", ".join(f"{counted(count, 'node')} in mode {mode}" for mode, count in sorted(modes.items()))
         away = _kept_away(pod, scene, [each for each in mine if each not in reach])
         return _say(
             pod, "wrong-resource", 14, f"{name_of(pod)} waits: no node in its reach gives {asked_for} in its mode.",
@@ -180,7 +180,7 @@ def _is_hopeless(want: str, verdicts: Sequence[Verdict]) -> bool:
 def _nobody_has(want: str, wanted: Wish) -> str:
     if want == CARD:
         core = f" and {wanted.core_percent}% of its compute" if wanted.core_percent else ""
-        each = f"{_units(wanted.memory_units)}{core}"
+        each = f"{counted(wanted.memory_units, 'memory unit')}{core}"
         if wanted.whole_device:
             return f"no shared card in its reach is empty and of just {each}"
         if wanted.cards > 1:
@@ -196,9 +196,9 @@ def _nobody_has(want: str, wanted: Wish) -> str:
         return "the nodes in its reach have no room for its whole group"
     amount = dict(wanted.requests).get(want, 0)
     if want in _WHOLE:
-        return f"no node in its reach has {amount} {'card' if amount == 1 else 'cards'} left"
+        return f"no node in its reach has {counted(amount, 'card')} left"
     if want == GPU_MEM:
-        return f"no node in its reach has {_units(amount)} left"
+        return f"no node in its reach has {counted(amount, 'memory unit')} left"
     if want == GPU_CORE:
         return f"no node in its reach has {amount}% of compute left"
     return f"no node in its reach has {format_quantity(want, amount)} of {want} left"
@@ -229,7 +229,7 @@ def _left_on(state: NodeState, verdict: Verdict, wanted: Wish) -> tuple[tuple[in
         if dict(wanted.requests).get(name):
             total = node.allocatable.get(name, 0)
             free = max(0, total - state.requested.get(name, 0))
-            said.append(f"{free} of {total} cards free")
+            said.append(f"{free} of {counted(total, 'card')} free")
             rank.append(-free)
     said += [
         f"{format_quantity(each.resource, each.free)} of {each.resource}"
@@ -245,20 +245,12 @@ def _kept_away(pod: Pod, scene: Scene, verdicts: Sequence[Verdict]) -> str:
     for verdict in verdicts:
         by_code.setdefault(verdict.rejections[0].code, []).append(verdict)
     return " ".join(
-        f"{len(found)} {_nodes(len(found))}: "
+        f"{counted(len(found), 'node')}: "
         + meaning(
             Reason(len(found), code, found[0].rejections[0].reason), pod.ask, [scene.nodes[each.node] for each in found]
         )
         for code, found in sorted(by_code.items())
     )
-
-
-def _units(count: int) -> str:
-    return f"{count} memory {'unit' if count == 1 else 'units'}"
-
-
-def _nodes(count: int) -> str:
-    return "node" if count == 1 else "nodes"
 
 
 def _say(
