@@ -9,6 +9,7 @@ import base64
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gpupools.domain.messages import GATED
 from gpupools.simulator import amounts
 from gpupools.simulator.errors import bad_request, forbidden
 from gpupools.simulator.kinds import Kind, Object
@@ -142,6 +143,17 @@ def _create_pod(pod: Object) -> None:
                 }
             )
     pod["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
+    if isinstance(spec, dict) and spec.get("schedulingGates"):
+        # Of a gated pod the API server itself says so: no scheduler looks at it before its gates are gone.
+        pod["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastTransitionTime": None,
+                "reason": "SchedulingGated",
+                "message": GATED,
+            }
+        ]
 
 
 def _tolerates(toleration: Object, key: str) -> bool:

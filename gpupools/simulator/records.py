@@ -105,7 +105,7 @@ def set_condition(
     """Set a condition in a status, in place; the transition time moves only when the value does."""
     conditions: list[dict[str, Any]] = status.setdefault("conditions", [])
     before = next((condition for condition in conditions if condition["type"] == type_), None)
-    moved = stamp if before is None or before["status"] != value else before.get("lastTransitionTime", stamp)
+    moved = (before.get("lastTransitionTime") if before is not None and before["status"] == value else None) or stamp
     condition = {"type": type_, "status": value, "lastTransitionTime": moved, **more}
     if reason:
         condition["reason"] = reason

@@ -27,6 +27,8 @@ _MAY_CHANGE = (
     "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
 
+_CHECKED_APART = ("activeDeadlineSeconds", "tolerations", "schedulingGates")
+
 
 def check_labels(labels: Any, field: str, problems: Problems) -> None:
     """Check a map of labels, also where it is a selector."""
@@ -269,7 +271,7 @@ def _check_tolerations(tolerations: Iterable[Object], path: str, problems: Probl
 
 
 def check_pod_update(pod: Object, old: Object, problems: Problems) -> None:
-    """Check a pod's change: its images, its deadline and more tolerations, nothing else."""
+    """Check a pod's change: its images, its deadline, more tolerations and fewer gates, nothing else."""
     new, before = _map(pod, "spec"), _map(old, "spec")
     if new == before:
         return
@@ -279,6 +281,11 @@ def check_pod_update(pod: Object, old: Object, problems: Problems) -> None:
     if any(entry not in (new.get("tolerations") or []) for entry in kept):
         text = "existing toleration can not be modified except its tolerationSeconds"
         problems.add(forbidden("spec.tolerations", text))
+    gates = {gate.get("name") for gate in _list(before, "schedulingGates")}
+    for index, gate in enumerate(_list(new, "schedulingGates")):
+        if (name := gate.get("name")) not in gates:
+            text = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            problems.add(forbidden(f"spec.schedulingGates[{index}].name", text))
     for key in ("containers", "initContainers"):
         for index, container in enumerate(_list(new, key)):
             if not container.get("image"):
@@ -287,7 +294,7 @@ def check_pod_update(pod: Object, old: Object, problems: Problems) -> None:
 
 def _fixed(spec: Object) -> Object:
     """Return what of a pod's spec may never change."""
-    fixed = {key: value for key, value in spec.items() if key not in ("activeDeadlineSeconds", "tolerations")}
+    fixed = {key: value for key, value in spec.items() if key not in _CHECKED_APART}
     for key in ("containers", "initContainers"):
         if key in fixed:
             fixed[key] = [

@@ -124,3 +124,43 @@ def test_the_pods_of_a_deleted_job_are_collected(
     batch.delete_namespaced_job("j", namespace, propagation_policy="Background")
     until(core, namespace, is_gone, name=running.metadata.name, since=running)
     assert not core.list_namespaced_pod(namespace, label_selector="job-name=j").items
+
+
+def test_a_gated_pod_says_so_until_its_gates_are_gone(core: client.CoreV1Api, namespace: str) -> None:
+    gated = pod("p", "sleep", "3600", schedulingGates=[{"name": "quota.example/wait"}])
+    made = core.create_namespaced_pod(namespace, gated)
+    (condition,) = made.status.conditions
+    assert (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulingGated")
+    assert condition.message == "Scheduling is blocked due to non-empty scheduling gates"
+    core.patch_namespaced_pod("p", namespace, {"spec": {"schedulingGates": None}})
+    started = until(core, namespace, is_phase("Running"))
+    (condition,) = [each for each in started.status.conditions if each.type == "PodScheduled"]
+    assert (condition.status, condition.reason) == ("True", None)
+
+
+def test_a_pod_that_fits_nowhere_once_its_gates_are_gone_says_that_instead(
+    core: client.CoreV1Api, namespace: str
+) -> None:
+    spec = {"schedulingGates": [{"name": "quota.example/wait"}], "nodeSelector": {"no-such": "node"}}
+    core.create_namespaced_pod(namespace, pod("p", "sleep", "3600", **spec))
+    core.patch_namespaced_pod("p", namespace, {"spec": {"schedulingGates": None}})
+    waiting = until(
+        core, namespace, lambda _, found: any(c.reason == "Unschedulable" for c in found.status.conditions or ())
+    )
+    (condition,) = [each for each in waiting.status.conditions if each.type == "PodScheduled"]
+    assert condition.last_transition_time is not None
+
+
+def test_gates_can_be_taken_away_one_by_one_and_never_added(core: client.CoreV1Api, namespace: str) -> None:
+    core.create_namespaced_pod(
+        namespace, pod("p", "true", schedulingGates=[{"name": "a.example/x"}, {"name": "b.example/x"}])
+    )
+    core.patch_namespaced_pod(
+        "p", namespace, {"spec": {"schedulingGates": [{"name": "b.example/x", "$patch": "delete"}]}}
+    )
+    assert [gate.name for gate in core.read_namespaced_pod("p", namespace).spec.scheduling_gates] == ["a.example/x"]
+    with pytest.raises(ApiException) as refused:
+        core.patch_namespaced_pod("p", namespace, {"spec": {"schedulingGates": [{"name": "c.example/x"}]}})
+    assert refused.value.status == 422
+    said = "only deletion is allowed, but found new scheduling gate 'c.example/x'"
+    assert said in json.loads(refused.value.body)["message"]
