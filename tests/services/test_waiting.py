@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from gpupools.domain.gpus import Taint
+from gpupools.domain.messages import GATED
 from gpupools.domain.placement import node_states, preview
 from gpupools.errors import Missing, NotAllowed
 from gpupools.models import Cluster, Role
 from gpupools.services import waiting
 from gpupools.services.access import Actor
 from tests.domain.builders import a_node, a_pod, an_ask, filled
-from tests.services.builders import an_actor
+from tests.services.builders import a_pool, an_actor
 from tests.services.showing import show
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("empty_redis")]
@@ -160,3 +162,28 @@ def test_daemons_of_namespaces_out_of_reach_are_not_named(lab: Cluster) -> None:
     found = looked(narrow, lab, [node], [pending(mem=4), secret, *filled(15, 15, 15, 15)])
     (option,) = [each for each in found.help.options if each.code == "node"]
     assert option.sentence == "One more node of pool np would take it, if made as n1 is with 1 DaemonSet pod."
+
+
+def test_a_gated_pod_is_helped_by_nothing_but_its_gates(viewer: Actor, lab: Cluster) -> None:
+    pod = pending(mem=8, message=GATED)
+    gated = msgspec.structs.replace(pod, ask=msgspec.structs.replace(pod.ask, gated=True))
+    found = looked(viewer, lab, [a_node()], [gated])
+    assert (found.preview.prefilter, found.agrees, found.help.tried) == (GATED, True, False)
+    assert found.meaning.startswith("It has scheduling gates")
+
+
+def test_a_pod_of_another_scheduler_is_said_to_be_of_that_one(viewer: Actor, lab: Cluster) -> None:
+    pod = pending(mem=8)
+    foreign = msgspec.structs.replace(pod, ask=msgspec.structs.replace(pod.ask, scheduler="volcano"))
+    found = looked(viewer, lab, [a_node()], [foreign])
+    assert (found.preview.chosen, found.scheduler, found.agrees) == ("n1", "volcano", None)
+    assert looked(viewer, lab, [a_node()], [pod]).scheduler == ""
+
+
+def test_pools_are_called_by_their_names(viewer: Actor, lab: Cluster) -> None:
+    a_pool(lab, "pcore", pool_id="np26ef")
+    node = a_node(cards=1, labels={"gpupools.internal/pool": "np26ef"})
+    found = looked(viewer, lab, [node], [pending(mem=15), *filled(15)])
+    (option,) = found.help.options
+    assert (option.code, option.pool) == ("node", "pcore")
+    assert option.sentence.startswith("One more node of pool pcore would take it")

@@ -70,3 +70,39 @@ def test_one_more_node_of_a_pool_helps_a_full_cluster(lab: Cluster) -> None:
     show(lab, [a_node("n1", cards=1, labels=pool)], [a_pod("full", mem=15, at={0: 15}, on="n1")])
     found = checked(lab, "aliyun.com/gpu-mem: 4")
     assert [(option.code, option.pool) for option in found.help.options] == [("node", "np")]
+
+
+def test_every_pod_that_a_manifest_may_have_is_placed(lab: Cluster) -> None:
+    show(lab, [a_node("n1", cards=8)])
+    found = checked(lab, "aliyun.com/gpu-mem: 5", pods=1000)
+    assert (found.manifest.parallelism, len(found.previews), found.first_unfit) == (1000, 1000, 24)
+
+
+def test_the_reason_of_the_first_pod_without_room_is_given(lab: Cluster) -> None:
+    show(lab, [a_node("n1", cards=2)])
+    found = checked(lab, "aliyun.com/gpu-mem: 10", pods=3)
+    assert found.preview is not None
+    assert found.unfit is not None
+    assert (found.preview.message, found.unfit.verdicts[0].rejections[0].best) == ("", 5)
+    assert "1 node(s) didn't have enough device resources to allocate" in found.unfit.message
+    assert [(option.code, option.pods) for option in found.help.options] == [("smaller", 3)]
+
+
+@pytest.mark.parametrize("field", ["parallelism", "completions"])
+def test_a_job_without_pods_lands_nowhere_and_says_why(lab: Cluster, field: str) -> None:
+    show(lab, [a_node("n1")])
+    yaml = (JOB % {"pods": 2, "limits": "aliyun.com/gpu-mem: 4", "labels": ""}).replace(f"{field}: 2", f"{field}: 0")
+    found = jobs.check(an_actor(Role.OPERATOR, lab), lab, yaml)
+    assert (found.preview, found.previews) == (None, ())
+    assert found.unknown == f"It makes no pods: its {field} is 0."
+
+
+def test_a_suspended_job_is_previewed_as_if_it_were_resumed(lab: Cluster) -> None:
+    show(lab, [a_node("n1")])
+    yaml = JOB % {"pods": 2, "limits": "aliyun.com/gpu-mem: 4", "labels": ""}
+    found = jobs.check(
+        an_actor(Role.OPERATOR, lab), lab, yaml.replace("  parallelism", "  suspend: true\n  parallelism")
+    )
+    assert len(found.previews) == 2
+    assert found.note.startswith("It is suspended and makes no pods")
+    assert jobs.check(an_actor(Role.OPERATOR, lab), lab, yaml).note == ""

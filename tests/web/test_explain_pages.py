@@ -110,3 +110,23 @@ def test_a_check_shows_the_first_pod_without_room_and_what_would_help(visitor: V
     assert "One more node of pool" not in page or "would take it, if made as" in page
     fits = browser.post("/c/lab/create-job/", {"yaml": JOB.replace("30", "1"), "action": "check"}).content.decode()
     assert "What would help" not in fits
+
+
+def check_page(visitor: Visitor, yaml: str) -> str:
+    return visitor(Role.OPERATOR).post("/c/lab/create-job/", {"yaml": yaml, "action": "check"}).content.decode()
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_gated_pod_is_told_of_its_gates_and_of_no_changes(visitor: Visitor) -> None:
+    gated = JOB.replace("      containers:", "      schedulingGates: [{name: quota.example/wait}]\n      containers:")
+    page = check_page(visitor, gated)
+    assert "It has scheduling gates" in page
+    assert "What would help" not in page
+
+
+@pytest.mark.usefixtures("lab")
+def test_a_job_says_why_its_first_pod_without_room_finds_none(visitor: Visitor) -> None:
+    page = check_page(visitor, JOB.replace("gpu-mem: 15", "gpu-mem: 8"))
+    assert 'id="unfit"' in page
+    assert "is the first that finds no room." in page
+    assert "pods would fit instead of" in page
