@@ -34,7 +34,7 @@ def guessed_unit(nodes: Sequence[NodeAllocation]) -> str:
 def unit(nodes: Sequence[NodeAllocation]) -> str:
     """Return the unit that all nodes count in: detected, or what the tool says where that can be; else "units"."""
     words = {_unit_of(node) for node in nodes if node.gpus}
-    return words.pop() if len(words) == 1 else ANY_UNIT if words else guessed_unit(nodes)
+    return words.pop() if len(words) == 1 else ANY_UNIT if words else guessed_unit(nodes) or ANY_UNIT
 
 
 def _unit_of(node: NodeAllocation) -> str:

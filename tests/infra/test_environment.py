@@ -1,5 +1,8 @@
 """Readers of the environment give the right type, or refuse with the variable, what was found and what is allowed."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from console import environment
 
+ROOT = Path(__file__).parents[2]
 NAME = "GPUPOOLS_TEST_READER"
 
 
@@ -172,3 +176,18 @@ def test_a_broker_address_of_another_kind_is_refused_without_the_password(monkey
 def test_a_broker_address_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch, found: str):
     monkeypatch.setenv(NAME, found)
     assert environment.envredis(NAME, "redis://127.0.0.1:6379/0") == found
+
+
+def test_a_command_whose_database_cannot_be_opened_says_where_it_looked(tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "manage.py"), "inspect"],
+        env={**os.environ, "GPUPOOLS_DATA_DIR": str(nowhere), "DATABASE_URL": f"sqlite:///{nowhere}/x.sqlite3"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"It is the file {nowhere}/x.sqlite3" in done.stderr

@@ -23,6 +23,15 @@ def printed(*arguments: str) -> str:
     return out.getvalue()
 
 
+def test_a_node_with_whole_cards_that_is_named_has_the_other_table_and_a_unit_without_a_guess(lab: Cluster) -> None:
+    show(lab, [a_node("whole", "exclusive")], [])
+    text = printed("whole")
+    assert "GPU Memory(units)" in text
+    assert "Whole GPUs:" in text
+    assert "0/4" in text
+    assert "Whole GPUs:" not in printed()
+
+
 def test_it_prints_the_documented_table(lab: Cluster) -> None:
     nodes = [a_node(NAME, ip="192.0.2.109"), a_node("whole", "exclusive")]
     show(lab, nodes, filled(15, 9, on=NAME))

@@ -26,7 +26,11 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", default="", help="name of the cluster; needed when there are several")
         parser.add_argument("-d", action="store_true", dest="details", help="also the pods, node by node")
         parser.add_argument("--json", action="store_true", dest="as_json", help="one JSON object instead of tables")
-        parser.add_argument("--whole", action="store_true", help="also nodes whose cards are handed out whole")
+        parser.add_argument(
+            "--whole",
+            action="store_true",
+            help="also nodes whose cards are handed out whole (of a node that is named, always)",
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the table."""
@@ -50,7 +54,8 @@ class Command(BaseCommand):
             return
         shown = tables.details if options["details"] else tables.table
         self.stdout.write(shown(chosen, nodes), ending="")
-        if options["whole"]:
+        # A node that was named and shares no card has its figures in the other table.
+        if options["whole"] or (options["node"] and not any(fold.memory_units for fold in chosen)):
             self.stdout.write(tables.whole_table(chosen), ending="")
 
 
