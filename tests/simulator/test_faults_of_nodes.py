@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gpupools.domain import objects
+from gpupools.domain.allocation import fold_all
+from gpupools.domain.diagnosis import Scene, diagnose
+from gpupools.domain.placement import node_states, preview
 from tests.simulator.ackcalls import Ack
 from tests.simulator.breaking import Breaker
 from tests.simulator.clients import COUNT, MEM, MODE, TOPOLOGY, WHOLE, Cluster
@@ -159,6 +163,42 @@ def test_ecc_and_mixed_cards_change_what_a_shared_node_reports(cluster: Cluster,
     found = cluster.node_reports(node, mem="14", count="2")
     assert (found.status.capacity[MEM], found.status.capacity[COUNT]) == ("28", "2")
     breaker.end(id_)
+
+
+def test_beside_a_broken_card_the_console_and_the_scheduler_reckon_alike(
+    cluster: Cluster, breaker: Breaker, ack: Ack
+) -> None:
+    node = a_node(ack, cluster, "beside", "cgpu", mem="60", count="4")
+    pod_on(cluster, "before", node, limits={MEM: 12})
+    breaker.begin("card", node=node, index=3)
+    cluster.node_reports(node, mem="45", count="4")
+    # 12 of 15 units are 9 of 11 to ACK: two more go onto the same card, three would not.
+    pod_on(cluster, "after", node, limits={MEM: 2})
+    cluster.create_pod("too-large", nodeSelector={"kubernetes.io/hostname": node}, limits={MEM: 12})
+    said = (
+        cluster.pod_with("too-large", lambda pod: bool(pod.status.conditions), "it waits").status.conditions[0].message
+    )
+    nodes, pods = read_back(cluster, "Node"), read_back(cluster, "Pod")
+    states = node_states(nodes, pods)
+    (state,) = [each for each in states if each.node.name == node]
+    assert [gpu.memory_units for gpu in state.allocation.gpus] == [15] * 4
+    assert [gpu.memory_units_used for gpu in state.allocation.gpus] == [14, 0, 0, 0]
+    assert state.rooms == (0, 11, 11, 11)
+    (waiting,) = [pod for pod in pods if pod.name == "too-large"]
+    assert preview(waiting.ask, states).message == said
+    everything = Scene(nodes, pods, (), folds=fold_all(nodes, pods))
+    assert {each.code for each in diagnose(everything, nodes={node})} >= {"cards-unhealthy"}
+    found = {each.code for each in diagnose(everything) if each.node == node or "default/too-large" in each.pods}
+    assert "no-card-has-room" in found
+    wrong = {"implausible-cards", "same-model-differs", "unreadable-allocation", "over-allocated", "units-changed"}
+    assert not found & wrong
+
+
+def read_back(cluster: Cluster, kind: str) -> list[Any]:
+    """Read all objects of a kind as the console does."""
+    api = cluster.core
+    found = (api.list_node if kind == "Node" else api.list_pod_for_all_namespaces)(_preload_content=False)
+    return [objects.convert(kind, raw) for raw in json.loads(found.data)["items"]]
 
 
 def test_a_card_that_a_person_takes_out_of_sharing_gets_no_pod(cluster: Cluster, breaker: Breaker, ack: Ack) -> None:
