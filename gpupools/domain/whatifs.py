@@ -10,12 +10,21 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 import msgspec
 
 from gpupools.domain.allocation import mode_of
-from gpupools.domain.asks import card_count
+from gpupools.domain.asks import card_count, limit_of
 from gpupools.domain.edits import Edit
 from gpupools.domain.filters import HARD_EFFECTS, untolerated
 from gpupools.domain.gpus import Ask, Pod, Taint, Toleration
 from gpupools.domain.manifests import Manifest
-from gpupools.domain.modes import EXCLUSIVE_GPU, GPU_CORE, GPU_MEM, MODE_LABEL, MODES, TOPOLOGY_GPU, Mode
+from gpupools.domain.modes import (
+    EXCLUSIVE_GPU,
+    GPU_CORE,
+    GPU_MEM,
+    GPU_RESOURCES,
+    MODE_LABEL,
+    MODES,
+    TOPOLOGY_GPU,
+    Mode,
+)
 from gpupools.domain.newnodes import LIFECYCLE, POOL_LABELS, NewNode, new_nodes
 from gpupools.domain.otherasks import asking_for, asking_less, asks_once, bound_to, limits_in, step_of, with_ipc
 from gpupools.domain.quantities import format_quantity
@@ -282,19 +291,25 @@ def _other_modes(trial: Trial, words: _Words) -> Iterator[WhatIf]:
     ask = trial.ask
     if not asks_once(ask, GPU_MEM):
         return
+    now = _amounts({name: amount for name in GPU_RESOURCES if (amount := limit_of(ask, name))})
     for mode in (Mode.EXCLUSIVE, Mode.CGPU, Mode.SHARE, Mode.MPS, Mode.CORE_MEM, Mode.TOPOLOGY):
         in_mode = [state for state in trial.states if mode_of(state.node) is mode]
         if not in_mode:
             continue
         for limits, count in limits_in(mode, ask, in_mode):
-            amounts = " and ".join(f"{amount} of {name}" for name, amount in limits.items())
+            amounts = _amounts(limits)
+            instead = f" instead of {now}" if now != amounts else ""
             spread = f" over {count} cards" if GPU_MEM in limits and count > 1 else ""
-            change = f"Ask for {amounts}{spread} ({MODES[mode].title})"
+            change = f"Ask for {amounts}{spread}{instead} ({MODES[mode].title})"
             for after in bound_to(mode, asking_for(ask, limits, count)):
                 options = list(words.said("mode", change, trial.asking(with_ipc(ask, after)), told=_is_amount))
                 yield from options
                 if options:
                     break
+
+
+def _amounts(limits: Mapping[str, int]) -> str:
+    return " and ".join(f"{amount} of {name}" for name, amount in limits.items())
 
 
 # -- One more node

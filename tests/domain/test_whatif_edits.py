@@ -162,8 +162,8 @@ def test_another_mode_changes_the_limits_and_the_selector():
         Edit(f"spec.template.spec.nodeSelector[{MODE}]", "cgpu", "default"),
     )
     assert option.sentence == (
-        "Ask for 1 of nvidia.com/gpu (Exclusive) and select ack.node.gpu.schedule=default instead of cgpu: "
-        "it would land on n1."
+        "Ask for 1 of nvidia.com/gpu instead of 6 of aliyun.com/gpu-mem (Exclusive) and select "
+        "ack.node.gpu.schedule=default instead of cgpu: it would land on n1."
     )
 
 

@@ -168,7 +168,8 @@ def test_the_resources_of_another_mode():
     core = options(an_ask(mem=5), a_node(mode="core_mem"))
     assert list(core) == [("mode", "aliyun.com/gpu-core.percentage: 35")]
     assert options(an_ask(mem=5, core=20), a_node("s"))["mode", ""].sentence == (
-        "Ask for 5 of aliyun.com/gpu-mem (Shared, cGPU) and select ack.node.gpu.schedule=cgpu: it would land on s."
+        "Ask for 5 of aliyun.com/gpu-mem instead of 5 of aliyun.com/gpu-mem and 20 of aliyun.com/gpu-core.percentage "
+        "(Shared, cGPU) and select ack.node.gpu.schedule=cgpu: it would land on s."
     )
     assert not options(an_ask(whole=2), a_node(mode="core_mem"))
 
