@@ -112,7 +112,7 @@ def _card_notes(node: NodeAllocation, found: GpuNode | None) -> Iterator[str]:
         )
     elif rest:
         yield (
-            f"{node.node} reports {_units(node.memory_units)} on {cards} cards: {rest} of them "
+            f"{node.node} reports {_units(node.memory_units)} on {_cards(cards)}: {rest} of them "
             f"{'stands' if rest == 1 else 'stand'} on no card. The cards may not be alike; {TOOL} and ACK's scheduler "
             f"take each for {_units(each)}."
         )

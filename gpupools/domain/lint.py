@@ -48,13 +48,17 @@ _FAMILIES = {EXCLUSIVE_GPU: "exclusive", GPU_MEM: "shared", GPU_CORE: "shared", 
 _REFUSED_BY = {"mps-host-ipc": NODE, "visible-devices": NODE, "placement-label": CONSOLE}
 
 
+def _cards(count: int) -> str:
+    return "1 card" if count == 1 else f"{count} cards"
+
+
 def gpu_count_is_not_a_limit(subject: Subject) -> Iterator[Finding]:
     """A tutorial writes ``aliyun.com/gpu-count: 25`` for a quarter of a card; it asks for 25 cards."""
     for path, container, _ in subject.containers():
         if count := container.limits.get(GPU_COUNT) or container.requests.get(GPU_COUNT):
             yield Finding(
                 "gpu-count-limit", ERROR, f"{path}.resources.limits[{GPU_COUNT}]",
-                f"{GPU_COUNT} counts cards: this asks for {count} cards, not for {count} % of one.",
+                f"{GPU_COUNT} counts cards: this asks for {_cards(count)}, not for {count} % of one.",
                 f"For compute ask {GPU_CORE} together with {GPU_MEM} on a core_mem node; "
                 f"for several cards put the label {GPU_COUNT} on the pod.",
             )  # fmt: skip
@@ -110,7 +114,8 @@ def several_cards_divide_evenly(subject: Subject) -> Iterator[Finding]:
         if units % cards:
             yield Finding(
                 "replica-divides", ERROR, f"{where}.resources.limits[{GPU_MEM}]",
-                f"{units} units do not divide into {cards} cards.", f"Ask for a multiple of {cards}.",
+                f"{units} {'unit does' if units == 1 else 'units do'} not divide into {_cards(cards)}.",
+                f"Ask for a multiple of {cards}.",
             )  # fmt: skip
     if cards >= 2 and subject.total(GPU_CORE):
         yield Finding(

@@ -154,7 +154,8 @@ def warnings(
     if to_mode is Mode.SHARE:
         found.append(("nothing-enforced", "Mode share enforces nothing: a pod can use the memory of its neighbours."))
     if from_mode is Mode.MPS and affected:
-        found.append(("mps-clients", f"{len(affected)} pods are clients of an MPS daemon that goes away."))
+        many = "1 pod is a client" if len(affected) == 1 else f"{len(affected)} pods are clients"
+        found.append(("mps-clients", f"{many} of an MPS daemon that goes away."))
     if lost := [pod for pod in affected if pod.fate == "lost"]:
         said = f"{_pods(lost)} {'has' if len(lost) == 1 else 'have'} no owner and"
         found.append(("lost-pods", f"{said} {'is' if len(lost) == 1 else 'are'} lost for good by the eviction."))

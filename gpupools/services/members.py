@@ -43,9 +43,8 @@ def take_out(actor: Actor, pool: NodePool, *, node_names: Sequence[str], reason:
         raise Invalid("These nodes cannot be taken out.", errors=errors)
     if pool.cluster.provider == Cluster.Provider.ACK and (holders := plans.holders(seen.nodes, seen.pods)):
         busy = [node for node in seen.nodes if node.name in {pod.node for pod in holders}]
-        raise Conflict(
-            f"{len(holders)} pods hold cards on {names(busy)}; end them first.", code="has-holders", pods=len(holders)
-        )
+        many = "1 pod holds" if len(holders) == 1 else f"{len(holders)} pods hold"
+        raise Conflict(f"{many} cards on {names(busy)}; end them first.", code="has-holders", pods=len(holders))
     with transaction.atomic():
         push = _enqueue(actor, TAKE_OUT, pool, nodes=sorted(wanted))
         audit.record(actor, "pool.take_out", pool, nodes=sorted(wanted), reason=reason)

@@ -121,7 +121,7 @@ def delete(actor: Actor, pool: NodePool, *, force: bool = False, reason: str = "
     nodes = radii.machines_of(pool) if pool.cluster.provider == Cluster.Provider.ACK else 0
     if nodes and not force:
         raise Conflict(
-            f"{pool.name} has {nodes} nodes; deleting it releases their machines. "
+            f"{pool.name} has {'1 node' if nodes == 1 else f'{nodes} nodes'}; deleting it releases their machines. "
             "Scale it to 0 first, or have the machines of its nodes released with it (force).",
             code="has-nodes",
             nodes=nodes,

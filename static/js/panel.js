@@ -1,5 +1,5 @@
 // The side panel: what every card of one node holds, kept true while it is open.
-import { flags, modeMark, nodePage } from "./board.js";
+import { counted, flags, modeMark, nodePage } from "./board.js";
 import { bar, element, extras, icon, isShared, shape, slots } from "./glyphs.js";
 import { say } from "./words.js";
 
@@ -21,9 +21,9 @@ function holderLine(holding, place, row, addresses) {
 
 function amountOf(holding) {
   const parts = [];
-  if (holding.memory_units) parts.push(say("panel.units", { n: holding.memory_units }));
+  if (holding.memory_units) parts.push(counted("panel.units", holding.memory_units));
   if (holding.core_percent) parts.push(say("panel.core", { n: holding.core_percent }));
-  if (holding.cards) parts.push(say("panel.whole", { n: holding.cards }));
+  if (holding.cards) parts.push(counted("panel.whole", holding.cards));
   return parts.join(" · ");
 }
 
@@ -65,11 +65,11 @@ export class Panel {
     const parts = [element("p", {}, modeMark(row, this.modes), " ", ...flags(row))];
     if (isShared(row)) {
       for (const gpu of row.gpus) {
-        const free = say("panel.free", { free: gpu.memory_units - gpu.memory_units_used });
+        const free = counted("panel.free", gpu.memory_units - gpu.memory_units_used);
         parts.push(this.section(row, say("panel.card", { index: gpu.index }), free, bar(gpu), gpu.holdings, gpu.index));
       }
     } else if (row.cards || row.gpus.length) {
-      const free = say("panel.free_cards", { free: row.cards - row.cards_used });
+      const free = counted("panel.free_cards", row.cards - row.cards_used);
       parts.push(this.section(row, say("panel.cards"), free, slots(row), row.holdings));
       if (!row.gpus.length) parts.push(element("p", { class: "quiet small" }, say("panel.which")));
     }
