@@ -219,7 +219,8 @@ def _left_on(state: NodeState, verdict: Verdict, wanted: Wish) -> tuple[tuple[in
     node, said, rank = state.node, [], []
     if wanted.shares:
         best, whole = max(0, *state.rooms, 0), max(0, node.memory_units - state.requested.get(GPU_MEM, 0))
-        said.append(f"{best} on its emptiest card, {whole} in all")
+        sick = " while another card is sick" if node.cards_out else ""
+        said.append(f"{best} on its emptiest card{sick}, {whole} in all")
         rank += [-best, -whole]
         if wanted.core_percent:
             core = max(0, *state.core_rooms, 0)
