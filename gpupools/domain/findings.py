@@ -23,6 +23,12 @@ REFUSALS = {
 }
 
 
+def refusal(findings: Iterable[Finding]) -> str:
+    """Say who is the first not to do as a manifest is written; empty when nobody refuses it."""
+    named = {each.refused_by for each in findings}
+    return next((sentence for who, sentence in REFUSALS.items() if who in named), "")
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One thing about a manifest: ``severity`` error or warning, ``path`` inside the YAML, what to do instead.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpupools.domain import groups, placement, whatifs
-from gpupools.domain.findings import ERROR, Finding
+from gpupools.domain.findings import ERROR, Finding, refusal
 from gpupools.domain.gpus import Picture
 from gpupools.domain.manifests import Manifest
 from gpupools.domain.meanings import meaning_of_all
@@ -61,6 +61,11 @@ class Checked:
     def errors(self) -> tuple[Finding, ...]:
         """The findings that keep the manifest from being sent."""
         return tuple(each for each in self.findings if each.severity == ERROR)
+
+    @property
+    def refused(self) -> str:
+        """Who does not do as the manifest is written, as a sentence; empty when it has no errors."""
+        return refusal(self.errors)
 
 
 def previewed(

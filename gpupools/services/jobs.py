@@ -5,7 +5,7 @@ A submission is named before it is pushed, so sending it twice makes one object.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -16,7 +16,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from gpupools.domain import lint, manifests, parameters, yamltext
-from gpupools.domain.findings import API_SERVER, ERROR, REFUSALS, Finding
+from gpupools.domain.findings import API_SERVER, ERROR, Finding
 from gpupools.domain.gpus import Picture, Pod, Workload
 from gpupools.domain.manifests import Manifest
 from gpupools.domain.modes import Mode
@@ -178,7 +178,7 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
         raise NotAllowed("Only a person or a token submits manifests.", code="needs-user")
     if checked.errors:
         raise Invalid(
-            _refused(checked.errors),
+            checked.refused,
             code="lint",
             errors=[
                 FieldError(f"yaml:{each.path}", f"{each.message} {each.fix}".strip(), code=each.code)
@@ -210,13 +210,6 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
             actor, kind=CREATE, cluster=cluster, target=target_of(submission), payload={"submission": submission.pk}
         )
     return submission
-
-
-def _refused(errors: Iterable[Finding]) -> str:
-    """Say who does not do as the manifest is written: each of them once, the first to look at it first."""
-    named = {each.refused_by for each in errors}
-    first = next(by for by in REFUSALS if by in named)
-    return REFUSALS[first]
 
 
 def delete(actor: Actor, submission: Submission) -> Submission:

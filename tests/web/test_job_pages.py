@@ -138,6 +138,7 @@ def test_a_manifest_with_errors_has_no_chosen_node_and_a_fix_that_is_about_its_r
     assert "GPU memory is counted in units" not in page.text
     assert "Chosen" not in page.text
     assert "Once the errors above are gone" in page.text
+    assert "The API server would refuse this manifest." in page.text
 
 
 def test_work_in_the_clusters_own_namespace_is_warned_of(visitor: Visitor) -> None:
