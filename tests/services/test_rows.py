@@ -107,7 +107,7 @@ def test_cards_that_a_node_is_known_to_have_do_not_vanish_with_its_device_plugin
     row = rows.node_row(node, fold(node, []), None)
     assert row["cards_missing"] == missing
     assert rows.totals_row([fold(node, [])])["all"]["cards_missing"] == missing
-    assert ("aliyun.com/gpu-mem is reported" in row["wrong"]) == (not cards)
+    assert ("aliyun.com/gpu-mem is not reported" in row["wrong"]) == (not cards)
 
 
 def test_an_unhealthy_card_is_there_though_it_is_not_handed_out() -> None:
