@@ -24,7 +24,7 @@ from gpupools.domain.units import UNIT_SIZES_MIB
 from gpupools.domain.verdicts import NodeState, Preview
 
 # Waiting pods that the engine is asked about; more would make the page wait, and say no more.
-MOST_ANSWERS = 200
+MOST_ANSWERS = 100
 
 
 class Severity(StrEnum):
