@@ -63,7 +63,8 @@ def test_a_mixed_state_with_pending_and_a_card_that_is_not_there():
 
 @pytest.mark.parametrize("nodes", [[], [a_node(mode="exclusive")]])
 def test_no_sharing_node_at_all(nodes):
-    assert shown(*nodes) == ("NAME  IPADDRESS  GPU Memory(units)\n\nAllocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n")
+    head = "NAME  IPADDRESS  GPU Memory(units)\n\n"
+    assert shown(*nodes) == head + "Allocated/Total GPU Memory In Cluster:\n0/0 (0%)  \n"
 
 
 def test_what_is_claimed_beyond_the_last_column_counts_though_the_tool_leaves_it_out():
