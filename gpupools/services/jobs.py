@@ -5,6 +5,7 @@ A submission is named before it is pushed, so sending it twice makes one object.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from gpupools.domain import lint, manifests, parameters, yamltext
-from gpupools.domain.findings import API_SERVER, ERROR, Finding
+from gpupools.domain.findings import API_SERVER, ERROR, Finding, refusal
 from gpupools.domain.gpus import Picture, Pod, Workload
 from gpupools.domain.manifests import Manifest
 from gpupools.domain.modes import Mode
@@ -29,6 +30,8 @@ from gpupools.services.pods import PodRow, is_crashing, row_of
 
 CATALOGUE: Final = Path(__file__).resolve().parent.parent / "catalogue" / "templates"
 CREATE, DELETE = "submission.create", "submission.delete"
+# The API server's words for a field that it does not know; refusals hold them as they came.
+_UNKNOWN_FIELD: Final = re.compile(r'unknown field "([^"]{1,200})"')
 
 
 # -- Templates
@@ -147,7 +150,9 @@ def _refusal(error: ConsoleError, manifest: Manifest) -> Finding:
         message = f"The cluster has no namespace {manifest.namespace}."
         fix = "Name one that is there, or have it made."
         return Finding("no-such-namespace", ERROR, "metadata.namespace", message, fix, API_SERVER)
-    return Finding("refused", ERROR, "metadata", error.message, refused_by=API_SERVER)
+    unknown = _UNKNOWN_FIELD.search(error.message)
+    path = unknown[1] if unknown else "metadata"
+    return Finding("refused", ERROR, path, error.message, refused_by=API_SERVER)
 
 
 def _object(manifest: Manifest) -> dict[str, Any]:
@@ -168,8 +173,8 @@ def _modes(picture: Picture | None) -> frozenset[Mode] | None:
 def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate | None = None) -> Submission:
     """Send a manifest: the row and its push in one transaction; a worker creates the object.
 
-    Raises what ``check`` raises, and Invalid for what lint calls an error, Conflict while a submission of that name
-    is still on its way.
+    Raises what ``check`` raises, and Invalid for what lint calls an error or the API server refuses in a dry run,
+    Conflict while a submission of that name is still on its way.
     """
     checked = check(actor, cluster, yaml)
     manifest = checked.manifest
@@ -185,6 +190,10 @@ def submit(actor: Actor, cluster: Cluster, *, yaml: str, template: JobTemplate |
                 for each in checked.errors
             ],
         )
+    # A cluster that cannot be asked now is asked by the worker; one that says no now need not be asked again.
+    if refused := rehearse(actor, cluster, manifest).findings:
+        errors = [FieldError(f"yaml:{each.path}", each.message, code=each.code) for each in refused]
+        raise Invalid(refusal(refused), code="refused", errors=errors)
     with transaction.atomic():
         submission = Submission.objects.create(
             cluster=cluster,

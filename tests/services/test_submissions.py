@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gpupools.errors import Refused
+from gpupools.errors import Invalid, Refused
 from gpupools.models import Cluster, Push, Submission
 from gpupools.services import allocation, jobs, pods
 from gpupools.services.access import Actor
@@ -97,19 +97,48 @@ def test_sending_twice_makes_one_object(operator: Actor, cluster: Cluster, monke
     assert pod.uid == submission.object_uid
 
 
-def test_a_name_that_is_there_already_fails_with_a_plain_sentence(operator: Actor, cluster: Cluster) -> None:
+def sent_unasked(actor: Actor, cluster: Cluster, yaml: str) -> Submission:
+    """Submit while the console takes the cluster for unreachable, so that only the worker hears what it says."""
+    away = Cluster.objects.get(pk=cluster.pk)
+    away.state = Cluster.State.UNREACHABLE
+    return sent(actor, away, yaml)
+
+
+def test_a_name_that_is_there_already_is_refused_or_fails_with_a_plain_sentence(
+    operator: Actor, cluster: Cluster
+) -> None:
     first = sent(operator, cluster, the_pod("same-name"))
-    second = sent(operator, cluster, the_pod("same-name"))
+    with pytest.raises(Invalid) as caught:
+        jobs.submit(operator, cluster, yaml=the_pod("same-name"))
+    assert "There is a Pod named same-name already" in caught.value.errors[0].message
+    second = sent_unasked(operator, cluster, the_pod("same-name"))
     assert (first.state, second.state) == (Submission.State.SUBMITTED, Submission.State.FAILED)
     assert "There is a Pod named same-name already" in second.error
     assert jobs.outcome(second, None).reason == second.error
 
 
-def test_what_the_cluster_refuses_fails_with_its_sentence(operator: Actor, cluster: Cluster) -> None:
-    manifest = the_pod("lost").replace('name: "lost"', f"name: lost\n  namespace: {NAMESPACE_THAT_IS_NOT_THERE}")
-    submission = sent(operator, cluster, manifest)
+@pytest.mark.parametrize(
+    ("wrong", "with_", "field", "said"),
+    [
+        (
+            'name: "lost"', f"name: lost\n  namespace: {NAMESPACE_THAT_IS_NOT_THERE}",
+            "yaml:metadata.namespace", NAMESPACE_THAT_IS_NOT_THERE,
+        ),
+        ("spec:", "spec:\n  nodeSelectr: {a: b}", "yaml:spec.nodeSelectr", "nodeSelectr"),
+    ],
+)  # fmt: skip
+def test_what_the_cluster_refuses_is_not_submitted_and_fails_where_it_could_not_be_asked(
+    operator: Actor, cluster: Cluster, wrong: str, with_: str, field: str, said: str
+) -> None:
+    manifest = the_pod("lost").replace(wrong, with_, 1)
+    with pytest.raises(Invalid, match="The API server would refuse") as caught:
+        jobs.submit(operator, cluster, yaml=manifest)
+    (error,) = caught.value.errors
+    assert (error.field, said in error.message) == (field, True)
+    assert not Submission.objects.exists()
+    submission = sent_unasked(operator, cluster, manifest)
     assert submission.state == Submission.State.FAILED
-    assert NAMESPACE_THAT_IS_NOT_THERE in submission.error
+    assert said in submission.error
 
 
 def test_deleting_takes_the_object_out_of_the_cluster(operator: Actor, cluster: Cluster) -> None:
