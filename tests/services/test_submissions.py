@@ -190,3 +190,10 @@ def test_a_log_of_no_pod_is_refused_with_the_clusters_sentence(operator: Actor, 
     with pytest.raises(Refused) as caught:
         pods.log(operator, cluster, "default", "no-such-pod")
     assert "not found" in caught.value.message
+
+
+def test_an_amount_that_is_left_empty_is_warned_of_and_taken_as_none(operator: Actor, cluster: Cluster) -> None:
+    manifest = the_pod("no-amount").replace("nvidia.com/gpu: 1", "nvidia.com/gpu:")
+    assert manifest != the_pod("no-amount")
+    assert "no-amount" in {each.code for each in jobs.check(operator, cluster, manifest).findings}
+    assert sent(operator, cluster, manifest).state == Submission.State.SUBMITTED
