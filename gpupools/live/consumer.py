@@ -1,4 +1,4 @@
-"""The socket of a live page: who may look, a snapshot first, then what the publisher sends, in order and whole.
+"""The sockets of live pages: who may look, a snapshot first, then what the publisher sends, in order and whole.
 
 It reads rows and the picture through services, and never a cluster. Origins are checked before it is reached.
 """
@@ -21,7 +21,7 @@ from django.db import DatabaseError
 from redis.exceptions import RedisError
 
 from gpupools.errors import Missing, NotAllowed, Unreachable
-from gpupools.live.protocol import CloseCode, Delta, Frame, Touched, read_request
+from gpupools.live.protocol import CloseCode, Delta, Frame, Listening, Touched, read_request
 from gpupools.models import Cluster, Role, User
 from gpupools.services import allocation, tokens
 from gpupools.services.access import Actor
@@ -203,6 +203,24 @@ class AllocationConsumer(AsyncWebsocketConsumer):
         session = import_module(settings.SESSION_ENGINE).SessionStore(key)
         user = await get_user({"session": session})
         return Actor(user) if isinstance(user, User) and user.is_active else None
+
+
+class NewsConsumer(AllocationConsumer):
+    """That something about a cluster changed, without what: for pages that the server draws."""
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Such a page has nothing to ask."""
+        await self._end(CloseCode.NOT_UNDERSTOOD)
+
+    async def allocation_frame(self, frame: Frame) -> None:
+        """Tell the page to look again when a number or a node's labels changed."""
+        if frame["kind"] == "delta":
+            await self.cluster_touched({})
+
+    async def _send_snapshot(self) -> bool:
+        listening: Listening = {"type": "listening"}
+        await self._send(_encoded(listening))
+        return self.is_open
 
 
 def _encoded(message: object) -> str:

@@ -57,6 +57,12 @@ class Touched(TypedDict):
     type: Literal["touched"]
 
 
+class Listening(TypedDict):
+    """From here on the page hears of every change; what happened before, while it had no socket, it may have missed."""
+
+    type: Literal["listening"]
+
+
 class Frame(TypedDict):
     """What the publisher sends through the channel layer: a delta or pulse as JSON, with what routes it."""
 

@@ -149,6 +149,8 @@ function startDrafts() {
 // ---- parts of the page that follow the server
 const SLOWEST_MS = 30_000;
 const TOUCHED_MS = 200;
+const LEAST_MS = 1_000; // between two looks, however much happens
+let lookedAt = -LEAST_MS;
 
 function startRefresh() {
   const seconds = Number(document.body.dataset.refreshSeconds || 0);
@@ -163,14 +165,35 @@ function startRefresh() {
   // Several rings in a row are one look.
   let due = null;
   document.addEventListener("touched", () => {
+    if (document.hidden) return;
     due ??= setTimeout(() => {
       due = null;
       refresh();
-    }, TOUCHED_MS);
+    }, Math.max(TOUCHED_MS, lookedAt + LEAST_MS - performance.now()));
+  });
+  // The dashboard has a stream of its own, which tells the same.
+  if (document.body.dataset.newsUrl && !document.querySelector("[data-socket-url]")) startNews();
+}
+
+// ---- the server says that something changed; while it cannot, the rounds above go on
+function startNews(tries = 0) {
+  const url = new URL(document.body.dataset.newsUrl, window.location.href);
+  url.protocol = window.location.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(url);
+  let next = tries + 1;
+  socket.addEventListener("message", (event) => {
+    next = 0;
+    // After a pause nobody has told what happened meanwhile; a page that has just been read knows it.
+    if (JSON.parse(event.data).type === "touched" || tries) document.dispatchEvent(new CustomEvent("touched"));
+  });
+  socket.addEventListener("close", (event) => {
+    if (event.code >= 4401 && event.code <= 4404) return; // signed out, or no right to look: trying again will not help
+    setTimeout(() => startNews(next), Math.min(500 * 2 ** next, SLOWEST_MS) * (0.5 + Math.random()));
   });
 }
 
 async function refresh() {
+  lookedAt = performance.now();
   let page;
   try {
     // A form that was refused is shown at an address that only takes forms.

@@ -67,8 +67,10 @@ def headers_of(actor: Actor | None, *, origin: str = "http://localhost") -> list
 
 
 @asynccontextmanager
-async def socket(headers: list[tuple[bytes, bytes]], name: str = "lab") -> AsyncIterator[WebsocketCommunicator]:
-    communicator = WebsocketCommunicator(application, f"/ws/clusters/{name}/allocation/", headers=headers)
+async def socket(
+    headers: list[tuple[bytes, bytes]], name: str = "lab", what: str = "allocation"
+) -> AsyncIterator[WebsocketCommunicator]:
+    communicator = WebsocketCommunicator(application, f"/ws/clusters/{name}/{what}/", headers=headers)
     accepted, _ = await communicator.connect(timeout=TIMEOUT)
     assert accepted
     try:
