@@ -90,6 +90,7 @@ class GpuNode(msgspec.Struct, frozen=True, gc=False):
     created_at: str = ""
     kubelet_version: str = ""
     owners: dict[str, tuple[str, str]] = {}  # label key, or "taints" -> who wrote it (field manager) and when
+    boot_id: str = ""  # another one after each restart
     silent: bool = False  # says nothing of being ready, neither yes nor no
 
     @property

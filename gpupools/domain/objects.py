@@ -94,6 +94,7 @@ def gpu_node(node: NodeObject, *, topology: Mapping[str, str] | None = None) -> 
         or labels.get("beta.kubernetes.io/instance-type", ""),
         created_at=meta.creation_timestamp or "",
         kubelet_version=(status.node_info or NodeInfo()).kubelet_version or "",
+        boot_id=(status.node_info or NodeInfo()).boot_id or "",
         owners=_owners(meta.managed_fields or ()),
     )
 

@@ -67,6 +67,7 @@ class NodeAddress(Raw, frozen=True):
 
 class NodeInfo(Raw, frozen=True):
     kubelet_version: str | None = None
+    boot_id: str | None = msgspec.field(default=None, name="bootID")
 
 
 class NodeStatus(Raw, frozen=True):

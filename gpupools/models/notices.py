@@ -30,6 +30,8 @@ class Notice(models.Model):
     class Kind(models.TextChoices):
         WAITING = "waiting", "A decision is waited for"
         FAILED = "failed", "It failed"
+        PAUSED = "paused", "It is paused"
+        PERSON = "person", "A step waits for a person"
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="notices")
     change = models.ForeignKey(ModeChange, on_delete=models.CASCADE, null=True, blank=True, related_name="notices")

@@ -14,7 +14,7 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from gpupools.domain.changes import Move, State
-from gpupools.domain.routes import Way
+from gpupools.domain.routes import MANUAL, Way
 from gpupools.errors import Conflict, ConsoleError, Unreachable
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Push
 from gpupools.services import (
@@ -131,6 +131,8 @@ def _begin(push: Push, step: ChangeStep) -> None:
     if step.state == ChangeStep.State.RUNNING:
         return
     step.state, step.started_at = ChangeStep.State.RUNNING, timezone.now()
+        if step.kind in MANUAL and step.confirmed_at is None:
+            return Again(result.seconds, detail=detail, write=lambda: _hand_over(change, step, detail))
     # A worker that was stopped for long must not begin again what another has ended meanwhile.
     row = ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk)
     if not row.update(state=step.state, started_at=step.started_at):
@@ -144,9 +146,17 @@ def _outcome(change: ModeChange, step: ChangeStep, result: Result) -> Outcome:
     if isinstance(result, Waiting):
         detail = result.detail
         return Again(result.seconds, detail=detail, write=lambda: _note(_row(step), detail))
+def _hand_over(change: ModeChange, step: ChangeStep, detail: str) -> None:
+    """Say that a person is waited for, and tell people whenever there is something new to say."""
+    if ChangeStep.objects.filter(pk=step.pk).exclude(detail=detail[:1000]).exists():
+        notices.needs_person(change)
+    _note(_row(step), detail)
+
+
     return Again(0.0, detail=result.detail, write=_finisher(change, step, result.detail))
 
 
+    notices.paused(change)
 def _row(step: ChangeStep) -> QuerySet[ChangeStep]:
     return ChangeStep.objects.filter(pk=step.pk)
 

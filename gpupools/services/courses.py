@@ -13,7 +13,7 @@ from gpupools.domain.modes import Mode
 from gpupools.domain.routes import Way
 from gpupools.errors import Conflict
 from gpupools.models import ChangeStep, Cluster, ModeChange, Role
-from gpupools.services import audit, bell, changequeue, changerules, holdings, pushes
+from gpupools.services import audit, bell, changefacts, changequeue, changerules, holdings, notices, pushes
 from gpupools.services.access import Actor
 from gpupools.services.changequeue import enqueue, target_of
 from gpupools.services.moves import move, refusal
@@ -29,6 +29,7 @@ def pause(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
 
 
 def retry(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange:
+        notices.paused(change, by=actor)
     """Go on with the same plan: a failed change from the step that failed, a paused one from where it stopped.
 
     Where it paused for pods that nobody had seen at the request, going on is a decision like the first one: an

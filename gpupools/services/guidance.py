@@ -14,9 +14,11 @@ from django.utils import timezone
 
 from gpupools.domain import routes
 from gpupools.domain.changes import State
-from gpupools.models import ChangeStep, ModeChange
+from gpupools.domain.modes import MODES, Mode
+from gpupools.models import ChangeStep, ComponentState, ModeChange
 from gpupools.services import holdings, stepprogress
 from gpupools.services.holdings import Held
+from gpupools.services.moves import mover_of
 from gpupools.services.site import listed
 
 # A drain that has waited for the same pods for so long is worth a word.
@@ -39,7 +41,8 @@ class Guidance:
     """Where a change stands that does not go well. Empty ``headline``: nothing is wrong.
 
     ``why``: in the words of what stopped it; ``since``: for how long it has been so; ``done`` and ``left``: the nodes
-    of the step at which it stopped; ``is_way_back``: it stopped while it was rolled back.
+    of the step at which it stopped; ``is_way_back``: it stopped while it was rolled back. Of a change that waits for a
+    decision: ``moved`` and ``newcomers`` (namespace/name) since the request; ``blocks``: it cannot be approved.
     """
 
     headline: str = ""
@@ -51,6 +54,9 @@ class Guidance:
     left: tuple[str, ...] = ()
     held: Held = Held()
     advice: tuple[Advice, ...] = ()
+    blocks: bool = False
+    moved: tuple[str, ...] = ()
+    newcomers: tuple[str, ...] = ()
 
 
 def guide(change: ModeChange, steps: Sequence[ChangeStep]) -> Guidance:
@@ -113,11 +119,12 @@ def _failed(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
 def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
     step = next((each for each in steps if each.state == ChangeStep.State.RUNNING), None)
     newcomers = [each["pod"] for each in step.learned.get("newcomers", ())] if step else []
+    mover = mover_of(change)
+    since = mover.at if mover else None
     if step is None or not newcomers:
         wait = Advice("go-on", "Nothing happens until somebody lets it go on, rolls it back or gives it up.")
         headline = _at(steps, step, "Paused") if step else "Paused"
         done, left = (_nodes(step, "done"), _nodes(step, "left")) if step else ((), ())
-        since = step.waiting_since if step else None
         return Guidance(headline, change.note, False, False, since, done, left, held, (wait,))
     evicts = change.holders == ModeChange.Holders.EVICT
     fate = "evicts them like the others" if evicts else "waits for them like for the others"
@@ -127,7 +134,7 @@ def _paused(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guid
     )
     count = "1 pod holds" if len(newcomers) == 1 else f"{len(newcomers)} pods hold"
     headline = f"Paused: {count} cards that nobody had seen at the request: {listed(newcomers)}"
-    return Guidance(headline, "", False, False, step.waiting_since, (), (), held, found)
+    return Guidance(headline, "", False, False, since, (), (), held, found)
 
 
 def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Guidance:
@@ -140,6 +147,14 @@ def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Gui
         headline = _at(steps, step, "The cluster does not do its part")
         wait = Advice("wait-for-cluster", "It is tried again by itself for some minutes; nothing is done twice.")
         return Guidance(headline, step.detail, True, False, since, done, left, held, (wait,))
+    if step.kind in routes.MANUAL:
+        return _by_hand(change, steps, step, held)
+    if step.kind in (routes.WAIT_RESOURCES, routes.WAIT_DAEMON) and (lacking := _lacking_components(change, step)):
+        headline = _at(steps, step, f"Waits for {' and '.join(lacking)}")
+        said = "; ".join(f"{name}: {state}" for name, state in lacking.items())
+        message = f"{said}. Install or repair it on the cluster's Components page; then this goes on by itself."
+        found = (Advice("fix-component", message), Advice("pause", "Or pause it, and roll it back or give it up."))
+        return Guidance(headline, step.detail, False, False, since, done, left, held, found)
     is_stuck = step.kind == routes.DRAIN and step.detail and timezone.now() - since >= STUCK
     if not (is_stuck or (step.kind == routes.DRAIN and step.learned.get("refused"))):
         return Guidance(held=held)
@@ -147,6 +162,38 @@ def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Gui
     pause = Advice("pause", "Or pause it: the nodes stay cordoned until it goes on or is given up.")
     found = (_free_the_nodes(change, bool(step.learned.get("refused"))), pause)
     return Guidance(headline, step.detail, False, False, since, done, left, held, found)
+
+
+def _by_hand(change: ModeChange, steps: Sequence[ChangeStep], step: ChangeStep, held: Held) -> Guidance:
+    known = change.diff.get("facts", {}).get("nodes", {})
+    named = tuple(sorted(step.node_names or [each["name"] for each in known.values()]))
+    unseen = tuple(name for name in step.learned.get("unseen", ()) if name in named)
+    left, done = unseen or named, tuple(name for name in named if unseen and name not in unseen)
+    since = step.waiting_since or step.started_at
+    if step.confirmed_at is not None:
+        wait = Advice("wait-for-nodes", "It goes on by itself when every node is in the cluster and ready.")
+        return Guidance(
+            _at(steps, step, "Confirmed by a person"), step.detail, False, False, since, (), (), held, (wait,)
+        )
+    how = (
+        "Restart each of these nodes: drain it as you do for a reboot, reboot the machine, wait until it is Ready."
+        if step.kind == routes.RESTART
+        else "Take each of these nodes out of the cluster, delete its Node object, and let it join anew."
+    )
+    found = (
+        Advice("do-by-hand", how),
+        Advice("confirm", "Then confirm it with a sentence on what was done; the console looks whether it shows."),
+    )
+    return Guidance(_at(steps, step, "Waits for a person"), step.detail, False, False, since, done, left, held, found)
+
+
+def _lacking_components(change: ModeChange, step: ChangeStep) -> dict[str, str]:
+    """Return the components of the mode that is waited for which are missing or not well, with their states."""
+    mode = change.from_mode if step.is_rollback else change.target_mode
+    needed = [each.value for each in MODES[Mode(mode)].components] if mode else []
+    rows = ComponentState.objects.filter(cluster=change.pool.cluster, name__in=needed)
+    bad = rows.exclude(state=ComponentState.State.INSTALLED)
+    return {each.name: each.get_state_display().lower() for each in bad.order_by("name")}
 
 
 def _free_the_nodes(change: ModeChange, by_budget: bool = False) -> Advice:

@@ -15,7 +15,7 @@ from gpupools.domain import routes
 from gpupools.domain.modes import Mode, PlacementPolicy, mode_labels
 from gpupools.errors import Conflict
 from gpupools.models import ModeChange, NodePool
-from gpupools.services import pushes, steps
+from gpupools.services import handsteps, pushes, steps
 from gpupools.services.poolspecs import free_labels, mode_and_policy
 from gpupools.services.site import Finished, Result, Site, Waiting, listed
 
@@ -23,7 +23,6 @@ INSTANCE_LABEL: Final = "alibabacloud.com/ecs-instance-id"
 REMOVAL: Final = timedelta(minutes=30)
 ATTACHMENT: Final = timedelta(minutes=60)
 SCALING: Final = timedelta(minutes=10)
-PERSON_SECONDS: Final = 15.0
 
 
 def write_pool(site: Site) -> Result:
@@ -170,24 +169,6 @@ def spec_as_it_is(facts: PoolFacts) -> PoolSpec:
     )
 
 
-def by_hand(site: Site) -> Result:
-    """Wait until a person says that it is done; what can be seen of it is said beside."""
-    if site.step.confirmed_at is None:
-        return Waiting("Waits for a person: do it, then confirm it here.", PERSON_SECONDS)
-    known = site.change.diff.get("facts", {}).get("nodes", {})
-    wanted = site.step.node_names or [each["name"] for each in known.values()]
-    there = {node.name for node in site.nodes}
-    if missing := [name for name in wanted if name not in there]:
-        return Waiting(f"Confirmed, but {listed(missing)} is not in the cluster.", PERSON_SECONDS)
-    if away := [node.name for node in site.nodes if not node.ready]:
-        return Waiting(f"Confirmed, but {listed(away)} is not ready yet.", PERSON_SECONDS)
-    who = site.step.confirmed_by.get_username() if site.step.confirmed_by else "somebody"
-    same = [node.name for node in site.nodes if node.uid in known]
-    if site.step.kind == routes.READD and same:
-        return Finished(f"Confirmed by {who}, though {listed(same)} still has the identity that it had before.")
-    return Finished(f"Confirmed by {who}.")
-
-
 def _facts(site: Site, pool: NodePool) -> PoolFacts:
     facts = site.provider.pool(pool.pool_id)
     if facts is None:
@@ -202,6 +183,6 @@ STEPS: Final[Mapping[str, Callable[[Site], Result]]] = {
     routes.ATTACH: attach,
     routes.PAUSE_SCALING: pause_scaling,
     routes.RESUME_SCALING: resume_scaling,
-    routes.RESTART: by_hand,
-    routes.READD: by_hand,
+    routes.RESTART: handsteps.by_hand,
+    routes.READD: handsteps.by_hand,
 }

@@ -17,7 +17,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from gpupools.domain.changes import OPEN, State
-from gpupools.models import Cluster, ModeChange, Notice, NoticeWish, OperationRequest, Push, Role, User
+from gpupools.domain.routes import MANUAL
+from gpupools.models import ChangeStep, Cluster, ModeChange, Notice, NoticeWish, OperationRequest, Push, Role, User
 from gpupools.services.access import Actor
 
 Subject = ModeChange | OperationRequest
@@ -26,6 +27,11 @@ logger = logging.getLogger(__name__)
 
 MOST_TRIES = 6
 CLAIM = timedelta(minutes=2)
+_STATES = {
+    Notice.Kind.WAITING: State.PENDING,
+    Notice.Kind.FAILED: State.FAILED,
+    Notice.Kind.PAUSED: State.PAUSED,
+}
 
 
 def waiting(subject: Subject) -> None:
@@ -40,10 +46,25 @@ def waiting(subject: Subject) -> None:
 
 def failed(subject: Subject) -> None:
     """Tell whoever asked for something and whoever decided on it that it failed."""
+    _tell(_concerned(subject), subject, Notice.Kind.FAILED)
+
+
+def paused(change: ModeChange, *, by: Actor | None = None) -> None:
+    """Tell whoever asked for a change and whoever decided on it that it is paused; not who paused it."""
+    people = [user for user in _concerned(change) if by is None or user.pk != by.user_id]
+    _tell(people, change, Notice.Kind.PAUSED)
+
+
+def needs_person(change: ModeChange) -> None:
+    """Tell whoever asked for a change and whoever decided on it that a step waits for somebody's hands."""
+    _tell(_concerned(change), change, Notice.Kind.PERSON)
+
+
+def _concerned(subject: Subject) -> list[User]:
     people = {subject.requested_by_id: subject.requested_by}
     if subject.decided_by:
         people[subject.decided_by.pk] = subject.decided_by
-    _tell(people.values(), subject, Notice.Kind.FAILED)
+    return list(people.values())
 
 
 def _cluster_of(subject: Subject) -> Cluster:
@@ -103,8 +124,11 @@ def is_current(notice: Notice) -> bool:
         if notice.kind == Notice.Kind.WAITING:
             return notice.operation.state == State.PENDING
         return notice.operation.push is not None and notice.operation.push.state == Push.State.FAILED
-    state = State(_change_of(notice).state)
-    return state is (State.PENDING if notice.kind == Notice.Kind.WAITING else State.FAILED)
+    change = _change_of(notice)
+    if notice.kind == Notice.Kind.PERSON:
+        due = change.steps.filter(kind__in=MANUAL, state=ChangeStep.State.RUNNING, confirmed_at=None)
+        return change.state == State.APPLYING and due.exists()
+    return change.state == _STATES[Notice.Kind(notice.kind)]
 
 
 def text(notice: Notice) -> tuple[str, str]:
@@ -124,6 +148,12 @@ def text(notice: Notice) -> tuple[str, str]:
     if notice.kind == Notice.Kind.WAITING:
         subject = _("%(pool)s on %(cluster)s: a change to %(mode)s waits for your decision") % values
         body = _("%(who)s asks for it: %(reason)s\n\nRead what it does and decide: %(link)s\n") % values
+    elif notice.kind == Notice.Kind.PERSON:
+        subject = _("%(pool)s on %(cluster)s: the change to %(mode)s waits for a person") % values
+        body = _("A step is to be done by hand. See which nodes, and confirm it: %(link)s\n") % values
+    elif notice.kind == Notice.Kind.PAUSED:
+        subject = _("%(pool)s on %(cluster)s: the change to %(mode)s is paused") % values
+        body = _("Let it go on, roll it back or give it up: %(link)s\n") % values
     else:
         subject = _("%(pool)s on %(cluster)s: the change to %(mode)s failed") % values
         body = _("%(note)s\n\nTry it again, roll it back or give it up: %(link)s\n") % values
@@ -155,11 +185,11 @@ def _change_of(notice: Notice) -> ModeChange:
 
 
 def unseen(actor: Actor) -> int:
-    """Return how many failed changes and operations somebody was told of and has not looked at."""
+    """Return how many changes that stopped and operations that failed somebody was told of and has not looked at."""
     if actor.user is None:
         return 0
     open_states = [state.value for state in OPEN]
-    rows = Notice.objects.filter(user=actor.user, kind=Notice.Kind.FAILED, seen_at=None)
+    rows = Notice.objects.filter(user=actor.user, seen_at=None).exclude(kind=Notice.Kind.WAITING)
     changes = rows.filter(change__state__in=open_states).values("change").distinct().count()
     return changes + rows.filter(operation__isnull=False).values("operation").distinct().count()
 

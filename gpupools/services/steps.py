@@ -295,7 +295,12 @@ def _lacking(site: Site) -> str:
         missing = plans.waiting_for(node, site.goal(node))
         if missing:
             parts.append(f"{node.name}{'' if node.ready else ' (NotReady)'}: {', '.join(missing)}")
-    return cut("; ".join(parts) + ".") if parts else ""
+    if not parts:
+        return ""
+    total = len(site.nodes)
+    first, more = "; ".join(parts[:3]), len(parts) - 3
+    rest = f"; and {more} more" if more > 0 else ""
+    return cut(f"{total - len(parts)} of {routes.counted(total)} report it. {first}{rest}.")
 
 
 def uncordon(site: Site) -> Result:

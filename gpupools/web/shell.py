@@ -12,7 +12,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from gpupools.domain.changes import State
-from gpupools.models import Cluster, ModeChange, OperationRequest, Push, Role, User
+from gpupools.models import Cluster, ModeChange, Notice, OperationRequest, Push, Role, User
 from gpupools.services.access import Actor
 from gpupools.web import words
 
@@ -59,12 +59,17 @@ def frame(request: HttpRequest) -> dict[str, Any]:
     }
 
 
+_STOPPED = (
+    Q(state=State.FAILED.value, notices__kind=Notice.Kind.FAILED)
+    | Q(state=State.PAUSED.value, notices__kind=Notice.Kind.PAUSED)
+    | Q(state=State.APPLYING.value, notices__kind=Notice.Kind.PERSON)
+)
+
+
 def _calling(actor: Actor, user: User) -> int:
-    """Count what waits for a decision, and what failed since somebody has looked at it."""
+    """Count what waits for a decision, and what somebody was told of that stopped, and has not looked at."""
     told = Q(notices__user=user, notices__seen_at=None)
-    changes = ModeChange.objects.visible_to(actor).filter(
-        Q(state=State.PENDING.value) | told & Q(state=State.FAILED.value)
-    )
+    changes = ModeChange.objects.visible_to(actor).filter(Q(state=State.PENDING.value) | told & _STOPPED)
     operations = OperationRequest.objects.visible_to(actor).filter(
         Q(state=State.PENDING.value) | told & Q(push__state=Push.State.FAILED)
     )

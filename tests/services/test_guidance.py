@@ -9,8 +9,8 @@ import pytest
 from django.utils import timezone
 
 from gpupools.domain.changes import State
-from gpupools.models import ChangeStep, ModeChange, NodePool
-from gpupools.services import guidance, holdings
+from gpupools.models import ChangeStep, ComponentState, ModeChange, NodePool
+from gpupools.services import courses, guidance, holdings
 from gpupools.services.access import Actor
 from gpupools.services.guidance import Guidance
 from tests.services.asking import in_state
@@ -153,3 +153,38 @@ def test_machines_that_left_a_pool_and_joined_none_are_named_until_they_join(ope
     attach.learned = {"done": names}
     attach.save(update_fields=["learned"])
     assert not guided(change).held
+
+
+def test_a_step_by_hand_names_every_node_and_what_to_do(operator: Actor, pool: NodePool) -> None:
+    change = a_change(operator, pool, State.APPLYING, "drain", "running", started_at=timezone.now())
+    change.steps.filter(kind="drain").update(kind="restart", detail="Waits for a person.")
+    found = guided(change)
+    assert found.headline == "Waits for a person at step 3 of 5: The drain of it"
+    assert (found.done, found.left) == ((), ("n1", "n2"))
+    assert codes(found) == ["do-by-hand", "confirm"]
+    change.steps.filter(kind="restart").update(learned={"unseen": ["n2"]})
+    found = guided(change)
+    assert (found.done, found.left) == (("n1",), ("n2",)), "what shows no sign of it is still to be done"
+
+
+def test_waiting_for_a_component_that_is_not_there_names_it(operator: Actor, pool: NodePool) -> None:
+    change = a_change(operator, pool, State.APPLYING, "verify", "running", started_at=timezone.now())
+    change.steps.filter(kind="verify").update(kind="wait_resources")
+    assert guided(change).headline == ""
+    row = ComponentState.objects.filter(cluster=pool.cluster, name="ack-ai-installer")
+    assert row.update(state="absent") or ComponentState.objects.create(
+        cluster=pool.cluster, name="ack-ai-installer", state="absent", checked_at=timezone.now()
+    )
+    found = guided(change)
+    assert found.headline.startswith("Waits for ack-ai-installer at step 5 of 5")
+    assert codes(found) == ["fix-component", "pause"]
+    assert "ack-ai-installer: not installed" in found.advice[0].message
+
+
+def test_paused_since_is_when_it_was_paused_and_not_when_its_step_began(operator: Actor, pool: NodePool) -> None:
+    long_ago = timezone.now() - timedelta(hours=1)
+    change = a_change(operator, pool, State.APPLYING, "drain", "running", waiting_since=long_ago)
+    courses.pause(operator, change, reason="a look")
+    since = guided(change).since
+    assert since is not None
+    assert since > long_ago + timedelta(minutes=50)

@@ -118,3 +118,33 @@ def test_a_change_in_any_state_keeps_its_pool_held_until_it_is_final(operator: A
     assert PoolHold.objects.get().change == change
     changes.withdraw(operator, change)
     assert not PoolHold.objects.exists()
+
+
+def test_a_pause_is_told_to_whoever_did_not_pause(operator: Actor, reachable: Actor, pool: NodePool) -> None:
+    change = changes.approve(reachable, asked(operator, pool), reason="agreed")
+    Notice.objects.update(mail_due=None)
+    ModeChange.objects.filter(pk=change.pk).update(state=State.APPLYING.value)
+    change.refresh_from_db()
+    changes.pause(operator, change, reason="a look")
+    assert told(operator) == []
+    assert told(reachable) == ["paused", "waiting"]
+    assert notices.send_due() == 1
+    assert mail.outbox[0].subject == "shared on lab: the change to cgpu is paused"
+
+
+def test_a_step_for_a_person_is_told_and_mailed_while_it_is_due(
+    operator: Actor, reachable: Actor, pool: NodePool
+) -> None:
+    change = changes.approve(reachable, asked(operator, pool), reason="agreed")
+    Notice.objects.update(mail_due=None)
+    ModeChange.objects.filter(pk=change.pk).update(state=State.APPLYING.value)
+    change.steps.all().delete()
+    change.steps.create(position=1, kind="restart", title="Restart 2 nodes", state="running")
+    notices.needs_person(change)
+    assert told(operator) == ["person"]
+    assert notices.unseen(operator) == 1
+    assert notices.send_due() == 1
+    assert mail.outbox[0].subject == "shared on lab: the change to cgpu waits for a person"
+    notices.needs_person(change)
+    change.steps.update(state="done")
+    assert notices.send_due() == 0, "nobody is called for what is done"

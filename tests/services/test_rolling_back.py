@@ -177,6 +177,14 @@ def test_a_half_done_change_by_batches_rolls_its_first_batch_back(
     assert not any(nodes[name].unschedulable for name in NODES)
 
 
+def doubted(change: ModeChange, kind: str, said: str) -> None:
+    """See that a confirmation which the nodes speak against is handed back, with what they say."""
+    back = change.steps.filter(kind=kind, state="running", confirmed_at=None, learned__has_key="unseen")
+    drive(back.exists, what="a confirmation that is handed back")
+    assert said in back.get().detail
+    change.refresh_from_db()
+
+
 def test_cgpu_to_share_waits_for_a_person_to_restart_the_nodes(
     operator: Actor, admin: Actor, cluster: Cluster, pool: NodePool
 ) -> None:
@@ -191,8 +199,10 @@ def test_cgpu_to_share_waits_for_a_person_to_restart_the_nodes(
     changes.confirm(operator, change, reason="both restarted")
     with pytest.raises(Conflict):
         changes.confirm(operator, change, reason="again")
+    doubted(change, "restart", "2 of 2 have not restarted since this step began: gpu-01, gpu-02")
+    changes.confirm(operator, change, reason="they run the new module all the same")
     drive(reaches(change, State.APPLIED), what="an applied change")
-    assert change.steps.get(kind="restart").detail == f"Confirmed by {operator.name}."
+    assert change.steps.get(kind="restart").detail.startswith(f"Confirmed again by {operator.name}, though 2 of 2 have")
     assert AuditEntry.objects.filter(action="change.confirm", data__reason="both restarted").exists()
 
 
@@ -291,8 +301,10 @@ def test_a_node_that_goes_to_core_mem_is_added_again_by_hand(
     change.refresh_from_db()
     assert nodes_of(cluster)["gpu-01"].labels[MODE] == "default", "nothing is written before"
     changes.confirm(operator, change, reason="both were reinstalled")
+    doubted(change, "readd", "2 of 2 have not left the cluster and joined anew: the same node as before: gpu-01")
+    changes.confirm(operator, change, reason="reinstalled in place")
     drive(reaches(change, State.APPLIED), what="an applied change")
-    assert "still has the identity that it had before" in change.steps.get(kind="readd").detail
+    assert change.steps.get(kind="readd").detail.startswith("Confirmed again by")
     assert nodes_of(cluster)["gpu-01"].allocatable["aliyun.com/gpu-core.percentage"] > 0
 
 

@@ -26,7 +26,7 @@ class WishForm(ConsoleForm):
         label=gettext_lazy("A mode change or another operation waits for my decision"), required=False
     )
     mail_failed = forms.BooleanField(
-        label=gettext_lazy("A mode change or operation that I asked for or approved failed"), required=False
+        label=gettext_lazy("What I asked for or approved failed, is paused or waits for a person"), required=False
     )
 
 
