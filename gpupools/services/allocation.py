@@ -97,8 +97,9 @@ def view(cluster: Cluster, namespaces: frozenset[str] | None = None) -> View:
     picture = stored.picture
     folds = allocations(picture)
     pools, label = drift.pools_by_id(cluster), drift.pool_label(cluster)
+    being_written = drift.writings(cluster)
     rows = [
-        node_row(node, folds[node.name], pools.get(node.labels.get(label, "")))
+        node_row(node, folds[node.name], pools.get(node.labels.get(label, "")), being_written)
         for node in sorted(picture.nodes, key=lambda node: node.name)
         if node.name in folds
     ]

@@ -56,6 +56,8 @@ def scene_of(cluster: Cluster, picture: Picture, namespaces: frozenset[str] | No
     pods = picture.pods if namespaces is None else tuple(_veiled(pod, namespaces) for pod in picture.pods)
     folds = ledger.fold_all([node for node in picture.nodes if node.is_gpu], pods)
     rows, label = drift.pools_by_id(cluster), drift.pool_label(cluster)
+    being_written = drift.writings(cluster)
+    changing = set()
     pools: dict[str, str] = {}
     differences: dict[str, tuple[Difference, ...]] = {}
     for node in picture.nodes:
@@ -63,7 +65,10 @@ def scene_of(cluster: Cluster, picture: Picture, namespaces: frozenset[str] | No
         if row is None:
             continue
         pools[node.name] = row.name
-        if drifts := drift.drifted(row, [node]):
+        drifts, under_way = drift.split(drift.drifted(row, [node]), being_written)
+        if under_way:
+            changing.add(node.name)
+        if drifts:
             differences[node.name] = tuple(Difference(each.key, each.wanted, each.found) for each in drifts)
     return Scene(
         picture.nodes,
@@ -72,6 +77,7 @@ def scene_of(cluster: Cluster, picture: Picture, namespaces: frozenset[str] | No
         folds=folds,
         pools=pools,
         differences=differences,
+        changing=changing,
         spec=cluster.spec,
     )
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+from gpupools.domain.changes import State
 from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.domain.modes import (
     ACK_POOL_LABEL,
@@ -16,14 +18,15 @@ from gpupools.domain.modes import (
     PlacementPolicy,
     mode_labels,
 )
-from gpupools.models import Cluster, NodePool
+from gpupools.models import Cluster, ModeChange, NodePool
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
     """One key of one node that is not as its pool wants it. Empty ``wanted`` or ``found`` means: not there.
 
-    ``by`` is the field manager that wrote what was found, and ``since`` when, where the API server knows.
+    ``by`` is the field manager that wrote what was found, and ``since`` when, where the API server knows. ``change``:
+    the mode change under way that is writing the key; 0: nobody's.
     """
 
     node: str
@@ -32,11 +35,42 @@ class Drift:
     found: str
     by: str = ""
     since: str = ""
+    change: int = 0
 
     @property
     def is_mode(self) -> bool:
         """Whether bringing it back changes a mode or a card choice, which somebody must decide on."""
         return self.key in (MODE_LABEL, PLACEMENT_LABEL)
+
+
+# By (node, key): the change that is writing it, and what it finds and leaves there.
+Writings = Mapping[tuple[str, str], tuple[int, frozenset[str]]]
+_WRITING: Final = (State.APPLYING.value, State.PAUSED.value, State.FAILED.value, State.ROLLING_BACK.value)
+
+
+def writings(cluster: Cluster) -> Writings:
+    """Return what the changes under way in a cluster are writing on its nodes."""
+    found = {}
+    for change in ModeChange.objects.filter(pool__cluster=cluster, state__in=_WRITING).only("pk", "diff"):
+        for row in change.diff.get("nodes", ()):
+            for each in row["labels"]:
+                found[row["node"], each["key"]] = (change.pk, frozenset({each["old"], each["new"]}))
+    return found
+
+
+def split(drifts: Iterable[Drift], being_written: Writings) -> tuple[tuple[Drift, ...], tuple[Drift, ...]]:
+    """Return (real drift, what a change under way is writing): half done, a change looks like drift and is none.
+
+    A value that is neither what the change found nor what it writes is somebody else's, and drift.
+    """
+    real, changing = [], []
+    for each in drifts:
+        pk, values = being_written.get((each.node, each.key), (0, frozenset[str]()))
+        if each.found in values:
+            changing.append(replace(each, change=pk))
+        else:
+            real.append(each)
+    return tuple(real), tuple(changing)
 
 
 def pool_label(cluster: Cluster) -> str:

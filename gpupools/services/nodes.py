@@ -14,17 +14,22 @@ from gpupools.errors import Missing
 from gpupools.models import Cluster, NodePool, Role
 from gpupools.services import allocation, drift
 from gpupools.services.access import Actor
+from gpupools.services.drift import Drift
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node with its pool, its fold and its checks. ``mode`` is None for a label value that nobody knows."""
+    """A node with its pool, its fold and its checks. ``mode`` is None for a label value that nobody knows.
+
+    ``changing``: differences that a change under way is writing, which are no drift.
+    """
 
     node: GpuNode
     pool_row: NodePool | None
     allocation: NodeAllocation | None
     checks: tuple[Check, ...]
-    drift: tuple[drift.Drift, ...]
+    drift: tuple[Drift, ...]
+    changing: tuple[Drift, ...] = ()
 
     @property
     def name(self) -> str:
@@ -79,11 +84,12 @@ def listing(actor: Actor, cluster: Cluster, *, name: str = "") -> Listing:
     chosen = [node for node in picture.nodes if name in ("", node.name)]
     folds = allocation.folds_of(picture, {node.name for node in chosen})
     pools, label = drift.pools_by_id(cluster), drift.pool_label(cluster)
+    being_written = drift.writings(cluster)
     rows = []
     for node in sorted(chosen, key=lambda node: node.name):
         pool, fold = pools.get(node.labels.get(label, "")), folds.get(node.name)
-        drifts = tuple(drift.drifted(pool, [node])) if pool else ()
-        rows.append(NodeFacts(node, pool, fold, tuple(node_checks(node, fold)), drifts))
+        drifts, changing = drift.split(drift.drifted(pool, [node]) if pool else (), being_written)
+        rows.append(NodeFacts(node, pool, fold, tuple(node_checks(node, fold)), drifts, changing))
     return Listing(picture.taken_at, tuple(rows))
 
 

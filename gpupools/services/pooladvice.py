@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from gpupools.models import Cluster, NodePool, Role
 from gpupools.services import allocation, poolrules
 from gpupools.services.access import Actor
 from gpupools.services.changefacts import FRESH_SECONDS
-from gpupools.services.drift import wanted_labels
+from gpupools.services.drift import wanted_labels, writings
 from gpupools.services.gateways import kubernetes_of
 from gpupools.services.poolspecs import members, unlike
 
@@ -45,7 +45,8 @@ def of_all(actor: Actor, cluster: Cluster) -> dict[int, tuple[Advice, ...]]:
     """Return what to know of each pool of a cluster, by its key."""
     actor.require(Role.VIEWER, cluster)
     picture = allocation.current(cluster)
-    views = {row.pk: _view(row, picture) for row in _rows(cluster)}
+    changing = {node for node, _ in writings(cluster)}
+    views = {row.pk: _view(row, picture, changing) for row in _rows(cluster)}
     return {
         key: tuple(of_pool(view, (other for pk, other in views.items() if pk != key))) for key, view in views.items()
     }
@@ -115,12 +116,13 @@ def _rows(cluster: Cluster) -> Iterable[NodePool]:
     return NodePool.objects.filter(cluster=cluster).exclude(state=NodePool.State.GONE).select_related("cluster")
 
 
-def _view(pool: NodePool, picture: Picture | None) -> PoolView:
+def _view(pool: NodePool, picture: Picture | None, changing: Collection[str] = ()) -> PoolView:
+    # Half done, a change under way leaves a pool mixed by design.
     return PoolView(
         pool.name,
         Mode(pool.mode) if pool.mode else None,
         wanted_labels(pool),
         tuple(pool.instance_types),
         str(pool.auto_scaling.get("type") or ""),
-        members(pool, picture.nodes) if picture else (),
+        [node for node in members(pool, picture.nodes) if node.name not in changing] if picture else (),
     )

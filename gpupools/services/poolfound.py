@@ -16,7 +16,7 @@ from gpupools.services.nodes import NodeFacts
 class Found:
     """A pool's nodes, counted. ``modes`` and ``card_models``: how many GPU nodes have which; ``unknown`` is one too.
 
-    ``drifting``: names of the nodes that differ from the pool.
+    ``drifting``: names of the nodes that differ from the pool; ``changing``: of those that a change is writing now.
     """
 
     nodes: int
@@ -24,6 +24,7 @@ class Found:
     modes: Mapping[str, int]
     card_models: Mapping[str, int]
     drifting: tuple[str, ...]
+    changing: tuple[str, ...] = ()
 
 
 def found(rows: Iterable[NodeFacts]) -> Found:
@@ -36,6 +37,7 @@ def found(rows: Iterable[NodeFacts]) -> Found:
         dict(sorted(Counter(row.mode or "unknown" for row in with_gpus).items())),
         dict(sorted(Counter(row.node.card_model or "unknown" for row in with_gpus).items())),
         tuple(row.name for row in every if row.drift),
+        tuple(row.name for row in every if row.changing),
     )
 
 

@@ -61,6 +61,7 @@ class Publisher:
     _rows: dict[str, NodeRow] = field(default_factory=dict)
     _owed: set[str] = field(default_factory=set)
     _pools: dict[str, NodePool] = field(default_factory=dict)
+    _being_written: drift.Writings = field(default_factory=dict)
     _pools_read_at: float = float("-inf")
     _is_new: bool = True
 
@@ -120,13 +121,14 @@ class Publisher:
             self._tell("pulse", self.sequence, newest, error=copy.error)
 
     def _read_pools(self) -> bool:
-        """Read the pools when they are due; tell whether their wishes changed."""
+        """Read the pools when they are due; tell whether their wishes changed, or what is being written."""
         if not self._pools_are_due():
             return False
-        before = {key: _wishes(pool) for key, pool in self._pools.items()}
+        before = {key: _wishes(pool) for key, pool in self._pools.items()}, self._being_written
         self._pools = drift.pools_by_id(self.cluster)
+        self._being_written = drift.writings(self.cluster)
         self._pools_read_at = time.monotonic()
-        return before != {key: _wishes(pool) for key, pool in self._pools.items()}
+        return before != ({key: _wishes(pool) for key, pool in self._pools.items()}, self._being_written)
 
     def _pools_are_due(self) -> bool:
         return time.monotonic() - self._pools_read_at >= POOLS_SECONDS
@@ -137,7 +139,7 @@ class Publisher:
 
     def _row(self, node: GpuNode) -> NodeRow:
         pool = self._pools.get(node.labels.get(drift.pool_label(self.cluster), ""))
-        return node_row(node, self._folds[node.name], pool)
+        return node_row(node, self._folds[node.name], pool, self._being_written)
 
     def _all_rows(self, copy: Copy) -> dict[str, NodeRow]:
         return {node.name: self._row(node) for node in copy.nodes if node.name in self._folds}

@@ -15,7 +15,7 @@ from gpupools.domain.checks import node_checks
 from gpupools.domain.gpus import Gpu, GpuNode, Holding, NodeAllocation
 from gpupools.domain.totals import totals
 from gpupools.models import NodePool
-from gpupools.services.drift import drifted
+from gpupools.services.drift import Writings, drifted, split
 
 ANOTHER_NAMESPACE = "another namespace"
 
@@ -109,8 +109,11 @@ class TotalsRow(TypedDict):
     all: dict[str, Any]
 
 
-def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -> NodeRow:
-    """Put a node on the wire."""
+def node_row(
+    node: GpuNode, allocation: NodeAllocation, pool: NodePool | None, being_written: Writings | None = None
+) -> NodeRow:
+    """Put a node on the wire. ``being_written``: what changes under way are writing, which is no drift."""
+    real, _ = split(drifted(pool, [node]) if pool else (), being_written or {})
     return {
         "node": node.name,
         "uid": node.uid,
@@ -142,10 +145,8 @@ def node_row(node: GpuNode, allocation: NodeAllocation, pool: NodePool | None) -
         ],
         "drift": [
             {"key": each.key, "wanted": each.wanted, "found": each.found, "by": each.by, "since": each.since}
-            for each in drifted(pool, [node])
-        ]
-        if pool
-        else [],
+            for each in real
+        ],
         "wrong": [check.sentence for check in node_checks(node, allocation) if check.ok is False],
     }
 

@@ -12,6 +12,7 @@ from gpupools.domain.modes import CHOOSABLE, MODES, Mode, ModeFacts
 from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
 from gpupools.services import nodes, pooladvice, rows
 from gpupools.services.access import Actor
+from gpupools.services.drift import writings
 from gpupools.services.poolfound import Found, found
 from gpupools.web.paging import natural
 
@@ -124,6 +125,16 @@ class PoolLine:
         return [each for line in self.lines for each in line.facts.drift]
 
     @property
+    def changing(self) -> list[Any]:
+        """Everything that the change under way is writing on its nodes, which is no drift."""
+        return [each for line in self.lines for each in line.facts.changing]
+
+    @property
+    def changing_nodes(self) -> int:
+        """How many of its nodes a change under way is writing."""
+        return sum(bool(line.facts.changing) for line in self.lines)
+
+    @property
     def missing(self) -> list[Need]:
         """What the pool's mode needs and the cluster lacks."""
         return [need for need in self.needs if not need.is_there]
@@ -154,11 +165,11 @@ class ModeChoice:
 
 def node_lines(actor: Actor, cluster: Cluster, listing: nodes.Listing) -> list[NodeLine]:
     """Put the nodes of a listing beside their wire rows; pods of other namespaces have no name there."""
-    namespaces = actor.namespaces(cluster)
+    namespaces, being_written = actor.namespaces(cluster), writings(cluster)
     return [
         NodeLine(
             facts,
-            rows.masked(rows.node_row(facts.node, facts.allocation, facts.pool_row), namespaces)
+            rows.masked(rows.node_row(facts.node, facts.allocation, facts.pool_row, being_written), namespaces)
             if facts.allocation is not None
             else None,
         )

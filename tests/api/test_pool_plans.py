@@ -137,6 +137,7 @@ def test_what_is_found_of_a_pool_stands_beside_what_it_wants(caller: Caller, poo
         "modes": {"cgpu": 1, "share": 1},
         "card_models": {"unknown": 2},
         "drifting": ["a", "b"],
+        "changing": [],
     }
 
 

@@ -10,6 +10,7 @@ from django.test import Client
 
 from gpupools.models import Cluster, ModeChange, Role
 from gpupools.services.access import Actor
+from tests.domain.builders import a_pod
 from tests.services.builders import an_actor
 from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor
@@ -247,3 +248,24 @@ def test_a_given_up_change_that_still_holds_nodes_has_a_button_to_let_go(visitor
     page = Page(visitor(Role.OPERATOR).get(f"/changes/{change.pk}/").content.decode())
     assert not page.all("button", value="release"), "it is being given back"
     assert "It is being given back now." in page.text
+
+
+def test_whoever_decides_sees_what_moved_and_cannot_approve_what_would_lapse(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    others = [node for node in lab.picture.nodes if node.name != "n-cgpu"]
+    show(lab.cluster, others, lab.picture.pods)
+    page = Page(visitor(Role.ADMIN).get(f"/changes/{change.pk}/").content.decode())
+    assert "Something moved since the request: it cannot be approved any more" in page.text
+    assert "Node n-cgpu left the pool." in page.text
+    assert not page.all("button", value="approve")
+    assert page.all("button", value="reject")
+    said = visitor(Role.ADMIN).get(f"/api/v1/mode-changes/{change.pk}/").json()["guidance"]
+    assert (said["blocks"], said["moved"]) == (True, ["Node n-cgpu left the pool."])
+
+
+def test_whoever_decides_reads_which_pods_came_since_the_request(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    show(lab.cluster, lab.picture.nodes, [*lab.picture.pods, a_pod("came", mem=2, at={3: 2}, on="n-cgpu")])
+    page = Page(visitor(Role.ADMIN).get(f"/changes/{change.pk}/").content.decode())
+    assert "1 pod holds cards that nobody had seen at the request: default/came" in page.text
+    assert page.all("button", value="approve")

@@ -7,8 +7,9 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from gpupools.domain.changes import State
 from gpupools.models import ApiToken, AuditEntry, ChangeStep, Grant, ModeChange, Push, User
-from gpupools.services import changes, guidance
+from gpupools.services import changes, guidance, pendingguides
 from gpupools.services.holdings import Held
 
 
@@ -76,6 +77,11 @@ class GuidanceOut(serializers.Serializer[None]):
     since = serializers.DateTimeField(allow_null=True)
     held = HeldOut()
     advice = GuidanceAdviceOut(many=True)
+    blocks = serializers.BooleanField(help_text="While it waits for a decision: it cannot be approved as things are.")
+    moved = serializers.ListField(child=serializers.CharField(), help_text="What moved since the request.")
+    newcomers = serializers.ListField(
+        child=serializers.CharField(), help_text="Pods (namespace/name) that came to hold cards since the request."
+    )
 
 
 class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
@@ -109,7 +115,11 @@ class ModeChangeOut(serializers.ModelSerializer[ModeChange]):
     @extend_schema_field(GuidanceOut)
     def get_guidance(self, change: ModeChange) -> dict[str, Any]:
         """Return what a person should read first."""
-        found: dict[str, Any] = GuidanceOut(guidance.guide(change, list(change.steps.all()))).data
+        view = self.context["view"]
+        # A list of many would look at as many pools; whoever decides reads one.
+        looks = change.state == State.PENDING and view.action == "retrieve"
+        guided = pendingguides.guide(change) if looks else guidance.guide(change, list(change.steps.all()))
+        found: dict[str, Any] = GuidanceOut(guided).data
         return found
 
     def get_blast_radius(self, change: ModeChange) -> list[dict[str, Any]]:

@@ -35,6 +35,9 @@ class PoolFoundOut(serializers.Serializer[None]):
     modes = serializers.DictField(child=serializers.IntegerField(), allow_null=True, help_text="GPU nodes by mode.")
     card_models = serializers.DictField(child=serializers.IntegerField(), allow_null=True)
     drifting = serializers.ListField(child=serializers.CharField(), allow_null=True, help_text="Nodes that differ.")
+    changing = serializers.ListField(
+        child=serializers.CharField(), allow_null=True, help_text="Nodes that a mode change under way is writing."
+    )
 
 
 class KeyWriteOut(serializers.Serializer[None]):

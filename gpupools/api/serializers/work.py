@@ -295,6 +295,12 @@ class DriftOut(serializers.Serializer[None]):
     since = serializers.CharField(help_text="When; empty where that is unknown.")
 
 
+class ChangingOut(DriftOut):
+    """A label or taint that a mode change under way is writing, so that it differs from the pool meanwhile."""
+
+    change = serializers.IntegerField()
+
+
 class NodeOut(serializers.Serializer[None]):
     """A node as it is: labels, taints, resources, and the checks of its mode. ``mode`` is empty without GPUs."""
 
@@ -315,6 +321,7 @@ class NodeOut(serializers.Serializer[None]):
     checks = CheckRowOut(many=True)
     verified = serializers.BooleanField(help_text="No check says no, and the mode's resources are reported.")
     drift = DriftOut(many=True)
+    changing = ChangingOut(many=True)
 
 
 class NodePage(serializers.Serializer[None]):

@@ -114,6 +114,7 @@ class NodePoolView(Door):
             "modes": found and found.modes,
             "card_models": found and found.card_models,
             "drifting": found and found.drifting,
+            "changing": found and found.changing,
         }
         return Response(PoolFoundOut(body).data)
 

@@ -16,6 +16,10 @@ from gpupools.domain.diagnosis.scene import (
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import GPU_MEM, MODE_LABEL, MODES, PLACEMENT_LABEL, Mode
 
+RESTORE_OR_ADOPT = (
+    "Restore what the pool wants, or let the pool adopt what the node carries, on the pool's page of nodes; "
+    "where a mode changes by it, a second person decides."
+)
 _OLD_LABELS = ("cgpu", "gpushare")
 _ISOLATED = {Mode.CGPU, Mode.CORE_MEM}
 _VIRTUAL = ("ecs.vgn", "ecs.sgn")  # instance families with a part of a card
@@ -34,7 +38,7 @@ def differs_from_pool(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
             Severity.WARNING,
             f"{node.name} does not carry the mode of its pool {scene.pools.get(node.name, '')}.",
             said,
-            "A pool's labels reach existing nodes only when they are pushed to them: ask for a mode change of it.",
+            RESTORE_OR_ADOPT,
             node.name,
             scene.pools.get(node.name, ""),
         )
@@ -174,7 +178,9 @@ def away(node: GpuNode, scene: Scene) -> Iterator[Diagnosis]:
 
 def mixed_pool(scene: Scene) -> Iterator[Diagnosis]:
     """4: nodes of one pool in different modes."""
-    for pool, nodes in sorted(scene.by_pool.items()):
+    for pool, every in sorted(scene.by_pool.items()):
+        # Half done, a change under way leaves a pool mixed by design.
+        nodes = [node for node in every if node.name not in scene.changing]
         modes: dict[str, list[str]] = {}
         for node in nodes:
             word = node.declared.value if node.declared else node.labels.get(MODE_LABEL, "")
@@ -186,7 +192,7 @@ def mixed_pool(scene: Scene) -> Iterator[Diagnosis]:
                 Severity.WARNING,
                 f"The nodes of pool {pool} are in different modes.",
                 "; ".join(f"{mode}: {', '.join(names[:5])}" for mode, names in sorted(modes.items())),
-                "Ask for a mode change of the pool, or move nodes that were labelled by hand to a pool of their mode.",
+                f"{RESTORE_OR_ADOPT} Or move nodes that were labelled by hand into a pool of their mode.",
                 pool=pool,
             )
 

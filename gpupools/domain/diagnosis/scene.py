@@ -6,7 +6,7 @@ It knows no rule.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
 
@@ -61,7 +61,10 @@ class Diagnosis(msgspec.Struct, frozen=True):
 
 
 class Scene:
-    """A cluster at one instant. ``pools`` and ``differences`` are by node name; ``spec`` is ACK's cluster_spec."""
+    """A cluster at one instant. ``pools`` and ``differences`` are by node name; ``spec`` is ACK's cluster_spec.
+
+    ``changing``: names of nodes whose labels a change under way is writing.
+    """
 
     def __init__(
         self,
@@ -72,12 +75,14 @@ class Scene:
         folds: Mapping[str, NodeAllocation],
         pools: Mapping[str, str] | None = None,
         differences: Mapping[str, tuple[Difference, ...]] | None = None,
+        changing: Collection[str] = (),
         spec: str = "",
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
         self.folds = folds
         self.pools = pools or {}
         self.differences = differences or {}
+        self.changing = frozenset(changing)
         self.spec = spec
         self.daemonsets = {
             workload.name: workload

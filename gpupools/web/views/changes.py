@@ -20,7 +20,7 @@ from gpupools.domain.modes import CHOOSABLE, MODES, Mode, PlacementPolicy
 from gpupools.domain.routes import MOST_IN_BATCH, Way
 from gpupools.errors import ConsoleError, Missing
 from gpupools.models import ChangeStep, Cluster, ModeChange, NodePool, Role
-from gpupools.services import changes, courses, flights, guidance, holdings, nodes, notices
+from gpupools.services import changes, courses, flights, guidance, holdings, nodes, notices, pendingguides
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
@@ -262,7 +262,9 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "change": change,
         "pool": change.pool,
         **progress,
-        "guidance": guidance.guide(change, progress["steps"]),
+        "guidance": pendingguides.guide(change)
+        if change.state == State.PENDING
+        else guidance.guide(change, progress["steps"]),
         "form": form,
         "radius": changes.visible_radius(actor, change),
         "is_requester": is_requester,
