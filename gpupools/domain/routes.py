@@ -83,16 +83,17 @@ def plan(
     way: Way = Way.WHOLE,
     batch: int = 0,
     scaled: bool = False,
+    written: int = 0,
 ) -> tuple[Step, ...]:
     """Return the ordered steps of a change.
 
     ``nodes``: those that leave their mode, or all where none does; ``from_mode`` is ``to_mode`` then.
     ``owns_nodes``: machines are the provider's, and labels reach nodes by one pool-wide call (ACK).
     ``batch``: nodes at a time; 0 is all of them, or one by one where nodes are moved. ``scaled``: the provider makes
-    and removes machines of the pool by itself.
+    and removes machines of the pool by itself. ``written``: how many nodes get labels, where these are more.
     A policy-only change needs no drain: ACK supports changing binpack and spread in place. An empty pool needs none.
     """
-    steps = _forth(from_mode, to_mode, tuple(nodes), evict, owns_nodes, way, batch)
+    steps = _forth(_Route(from_mode, to_mode, tuple(nodes), evict, written=written), owns_nodes, way, batch)
     if not scaled or not any(step.kind == CORDON for step in steps):
         return steps
     route = _Route(from_mode, to_mode, tuple(nodes), evict)
@@ -101,10 +102,8 @@ def plan(
     return steps[0], pause, *steps[1:-1], resume, steps[-1]
 
 
-def _forth(
-    from_mode: Mode | None, to_mode: Mode, nodes: tuple[str, ...], evict: bool, owns_nodes: bool, way: Way, batch: int
-) -> tuple[Step, ...]:
-    route = _Route(from_mode, to_mode, nodes, evict)
+def _forth(route: _Route, owns_nodes: bool, way: Way, batch: int) -> tuple[Step, ...]:
+    from_mode, to_mode, nodes = route.from_mode, route.to_mode, route.nodes
     moved = owns_nodes and bool(nodes)
     if moved and way is Way.MOVE:
         return tuple(_by_machine(route, batch or 1, first=()))
@@ -119,18 +118,32 @@ def _forth(
 
 
 def back(
-    *, to_mode: Mode | None, nodes: Sequence[str], evict: bool, owns_nodes: bool, machines: bool, labels: bool
+    *,
+    to_mode: Mode | None,
+    nodes: Sequence[str],
+    evict: bool,
+    owns_nodes: bool,
+    machines: bool,
+    labels: bool,
+    others: Sequence[str] = (),
 ) -> tuple[Step, ...]:
     """Return the steps that bring nodes back to where a change found them.
 
     ``machines``: nodes went out of a pool (ACK), so they come back by the same door. ``labels``: some were written.
+    ``others``: nodes that the change cordoned and that are not among these: they only need to be opened again.
     """
     route = _Route(None, to_mode or Mode.EXCLUSIVE, tuple(nodes), evict, is_back=True)
     if not nodes or not (labels or machines):
         return route.step(UNCORDON, "Uncordon what this change cordoned"), route.verify()
     if machines:
         first = (route.step(WRITE_POOL, "Write the former labels to the pool"),) if labels else ()
-        return tuple(_by_machine(route, len(nodes), first=first))[1:]
+        steps = tuple(_by_machine(route, len(nodes), first=first))[1:]
+        if not others:
+            return steps
+        they = "it was" if len(others) == 1 else "they were"
+        title = f"Uncordon {_of(others)}, which stayed where {they}"
+        opened = route.step(UNCORDON, title, nodes=tuple(others))
+        return *steps[:-1], opened, steps[-1]
     return tuple(_by_pool(route, 0) if owns_nodes else _by_label(route, 0))[1:]
 
 
@@ -142,6 +155,7 @@ class _Route(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
     evict: bool
     is_back: bool = False
+    written: int = 0
 
     def step(self, kind: str, title: str, wave: int = 0, nodes: tuple[str, ...] = ()) -> Step:
         of = f"Batch {wave}: {title[0].lower()}{title[1:]}" if wave else title
@@ -169,10 +183,12 @@ class _Route(msgspec.Struct, frozen=True):
             yield number, self.nodes[start : start + batch]
 
     def close(self, wave: int, nodes: tuple[str, ...]) -> tuple[Step, Step]:
-        said = "Evict" if self.evict else "Wait for"
+        said = "Evict the pods that hold cards" if self.evict else "Wait for the pods that hold cards"
+        if self.evict and self.is_back:
+            said = "Evict the pods that the decision named; wait for others that hold cards"
         return (
             self.step(CORDON, f"Cordon {_of(nodes or self.nodes)}", wave, nodes),
-            self.step(DRAIN, f"{said} the pods that hold cards", wave, nodes),
+            self.step(DRAIN, said, wave, nodes),
         )
 
     def wait(self, wave: int, nodes: tuple[str, ...]) -> Iterator[Step]:
@@ -193,7 +209,7 @@ def _of(nodes: Sequence[str]) -> str:
 
 
 def _write(route: _Route, *, owns_nodes: bool) -> Step:
-    count = len(route.nodes)
+    count = max(len(route.nodes), route.written)
     of_nodes = "1 node" if count == 1 else f"{count} nodes"
     former = " former" if route.is_back else ""
     if not owns_nodes:
@@ -224,8 +240,8 @@ def _by_label(route: _Route, batch: int) -> Iterator[Step]:
         yield from route.close(wave, nodes)
         if readd:
             yield route.step(READD, f"Remove {names} from the cluster and add it again, by hand", wave, nodes)
-        written = nodes or route.nodes
-        yield route.step(WRITE_LABELS, f"Write the labels to {_count(written)}, one after the other", wave, nodes)
+        count = len(nodes) or max(len(route.nodes), route.written)
+        yield route.step(WRITE_LABELS, f"Write the labels to {counted(count)}, one after the other", wave, nodes)
         if restart:
             yield route.step(RESTART, f"Restart {names}, by hand: cGPU's module stays loaded until then", wave, nodes)
         yield from route.wait(wave, nodes)

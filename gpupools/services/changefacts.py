@@ -16,9 +16,10 @@ from gpupools.domain.components import missing_for, verdict
 from gpupools.domain.disruptions import Budget
 from gpupools.domain.gpus import GpuNode, Pod, Workload
 from gpupools.domain.modes import MODES, Component, Mode, PlacementPolicy, mode_labels
+from gpupools.domain.routes import Way
 from gpupools.errors import ConsoleError, Unreachable
-from gpupools.models import Cluster, ComponentState, NodePool
-from gpupools.services import allocation, gateways
+from gpupools.models import Cluster, ComponentState, ModeChange, NodePool
+from gpupools.services import allocation, endings, gateways
 from gpupools.services.drift import pool_label, wanted_labels, wanted_taints
 from gpupools.services.poolspecs import members
 
@@ -70,6 +71,36 @@ def _concerned(pool: NodePool, node_names: Collection[str], nodes: Iterable[GpuN
         return members(pool, nodes)
     named = set(node_names)
     return [node for node in nodes if node.name in named]
+
+
+def names_now(change: ModeChange) -> list[str]:
+    """Return what the nodes of a change are called now: a machine that joins a pool anew may get another name.
+
+    Empty where they are the nodes of the pool; those that move into another pool are known by their names.
+    """
+    renamed = change.remembered.get("renamed", {})
+    named = change.node_names
+    if not named and change.way == Way.MOVE:
+        named = sorted(each["name"] for each in change.diff["facts"]["nodes"].values())
+    return [renamed.get(name, name) for name in named]
+
+
+def newcomers(change: ModeChange, holders: Iterable[Pod], pods: Iterable[Pod]) -> list[Pod]:
+    """Return those of the holders that nobody who decided on a change has seen, and that stand in for none of these.
+
+    ``pods``: all of the cluster, by which a pod is known to have ended.
+    """
+    seen = [*change.blast_radius, *change.remembered.get("approved_later", ())]
+    alive = {pod.uid for pod in pods if not (pod.finished or pod.terminating)}
+    found = {pod.uid: pod for pod in holders if not pod.terminating}
+    return [found[row["uid"]] for row in endings.strangers(seen, map(pod_row, found.values()), alive)]
+
+
+def pod_row(pod: Pod) -> dict[str, str]:
+    """Return how a change keeps a pod that came since the request; ``pod`` is namespace/name."""
+    owner = f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else ""
+    name = f"{pod.namespace}/{pod.name}"
+    return {"uid": pod.uid, "namespace": pod.namespace, "pod": name, "owner": owner, "node": pod.node}
 
 
 def budgets(cluster: Cluster) -> list[Budget] | None:

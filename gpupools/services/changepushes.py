@@ -64,7 +64,7 @@ def push_change_step(push: Push) -> Outcome:
     _begin(push, step)
     try:
         with gateways.pools_of(push.cluster) as (kubernetes, provider):
-            seen = changefacts.look(change.pool, kubernetes, names_now(change))
+            seen = changefacts.look(change.pool, kubernetes, changefacts.names_now(change))
             result = _carry_out(Site(push, change, step, kubernetes, provider, seen))
     except Unreachable as error:
         _note(ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk), error.message)
@@ -90,7 +90,7 @@ def _carry_out(site: Site) -> Result:
     except ConsoleError:
         # What was done before the refusal is done: look once more, so that the failure can name it.
         with suppress(ConsoleError):
-            site.seen = changefacts.look(site.pool, site.kubernetes, names_now(site.change))
+            site.seen = changefacts.look(site.pool, site.kubernetes, changefacts.names_now(site.change))
             stepprogress.note(site)
         raise
 
@@ -103,18 +103,6 @@ def _step(site: Site) -> Result:
         if not error.data.get("ack_code"):
             raise
         return site.wait(error.message, POOL_BUSY)
-
-
-def names_now(change: ModeChange) -> list[str]:
-    """Return what the nodes of a change are called now: a machine that joins a pool anew may get another name.
-
-    Empty where they are the nodes of the pool; those that move into another pool are known by their names.
-    """
-    renamed = change.remembered.get("renamed", {})
-    named = change.node_names
-    if not named and change.way == Way.MOVE:
-        named = sorted(each["name"] for each in change.diff["facts"]["nodes"].values())
-    return [renamed.get(name, name) for name in named]
 
 
 def _start(change: ModeChange) -> Outcome:
@@ -131,8 +119,6 @@ def _begin(push: Push, step: ChangeStep) -> None:
     if step.state == ChangeStep.State.RUNNING:
         return
     step.state, step.started_at = ChangeStep.State.RUNNING, timezone.now()
-        if step.kind in MANUAL and step.confirmed_at is None:
-            return Again(result.seconds, detail=detail, write=lambda: _hand_over(change, step, detail))
     # A worker that was stopped for long must not begin again what another has ended meanwhile.
     row = ChangeStep.objects.filter(pushes.is_held(push), pk=step.pk)
     if not row.update(state=step.state, started_at=step.started_at):
@@ -145,18 +131,12 @@ def _outcome(change: ModeChange, step: ChangeStep, result: Result) -> Outcome:
         return Done(note, lambda: _stop(change, step, note))
     if isinstance(result, Waiting):
         detail = result.detail
+        if step.kind in MANUAL and step.confirmed_at is None:
+            return Again(result.seconds, detail=detail, write=lambda: _hand_over(change, step, detail))
         return Again(result.seconds, detail=detail, write=lambda: _note(_row(step), detail))
-def _hand_over(change: ModeChange, step: ChangeStep, detail: str) -> None:
-    """Say that a person is waited for, and tell people whenever there is something new to say."""
-    if ChangeStep.objects.filter(pk=step.pk).exclude(detail=detail[:1000]).exists():
-        notices.needs_person(change)
-    _note(_row(step), detail)
-
-
     return Again(0.0, detail=result.detail, write=_finisher(change, step, result.detail))
 
 
-    notices.paused(change)
 def _row(step: ChangeStep) -> QuerySet[ChangeStep]:
     return ChangeStep.objects.filter(pk=step.pk)
 
@@ -166,9 +146,17 @@ def _note(row: QuerySet[ChangeStep], detail: str) -> None:
     row.exclude(detail=detail[:1000]).update(detail=detail[:1000], waiting_since=timezone.now())
 
 
+def _hand_over(change: ModeChange, step: ChangeStep, detail: str) -> None:
+    """Say that a person is waited for, and tell people whenever there is something new to say."""
+    if ChangeStep.objects.filter(pk=step.pk).exclude(detail=detail[:1000]).exists():
+        notices.needs_person(change)
+    _note(_row(step), detail)
+
+
 def _stop(change: ModeChange, step: ChangeStep, note: str) -> None:
     _note(_row(step), note)
     move(change, Move.PAUSE, SYSTEM, note=note)
+    notices.paused(change)
 
 
 def _finisher(change: ModeChange, step: ChangeStep, detail: str) -> Callable[[], None]:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
 
-from gpupools.domain import routes
+from gpupools.domain import plans, routes
 from gpupools.domain.changes import Move, State
-from gpupools.domain.modes import Mode
+from gpupools.domain.disruptions import is_pinned
+from gpupools.domain.gpus import GpuNode
+from gpupools.domain.modes import Mode, mode_of_label
 from gpupools.domain.routes import Way
-from gpupools.errors import Conflict
+from gpupools.errors import Conflict, Unreachable
 from gpupools.models import ChangeStep, Cluster, ModeChange, Role
-from gpupools.services import audit, bell, changefacts, changequeue, changerules, holdings, notices, pushes
+from gpupools.services import audit, bell, changefacts, changequeue, changerules, holdings, notices, pushes, radii
 from gpupools.services.access import Actor
 from gpupools.services.changequeue import enqueue, target_of
-from gpupools.services.moves import move, refusal
+from gpupools.services.moves import check, move, refusal
+from gpupools.services.site import listed
 
 
 def pause(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
@@ -25,11 +29,11 @@ def pause(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     reason = changerules.needed(reason, "Say why the change is paused.")
     with transaction.atomic():
         move(change, Move.PAUSE, actor, note=f"Paused by {actor.name}: {reason}")
+        notices.paused(change, by=actor)
     return change
 
 
 def retry(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange:
-        notices.paused(change, by=actor)
     """Go on with the same plan: a failed change from the step that failed, a paused one from where it stopped.
 
     Where it paused for pods that nobody had seen at the request, going on is a decision like the first one: an
@@ -43,8 +47,7 @@ def retry(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange:
         actor.require(Role.OPERATOR, change.pool.cluster)
     made = Move.RESUME if change.state == State.PAUSED else Move.RETRY
     with transaction.atomic():
-        known = [*change.remembered.get("acknowledged", ()), *newcomers]
-        move(change, made, actor, note=reason, remembered={**change.remembered, "acknowledged": known})
+        move(change, made, actor, note=reason, remembered=_approving(change, newcomers))
         back, _ = change.steps.filter(is_rollback=True).delete()
         again = change.steps.exclude(kind=routes.PREFLIGHT) if back else change.steps.exclude(state="done")
         _reset(again)
@@ -52,12 +55,19 @@ def retry(actor: Actor, change: ModeChange, *, reason: str = "") -> ModeChange:
     return change
 
 
-def _newcomers(change: ModeChange) -> list[str]:
-    """Return the UIDs of pods for whose sake the change is paused."""
+def _newcomers(change: ModeChange) -> list[dict[str, str]]:
+    """Return the pods for whose sake the change is paused."""
     if change.state != State.PAUSED:
         return []
     running = change.steps.filter(state=ChangeStep.State.RUNNING).first()
-    return [each["uid"] for each in running.learned.get("newcomers", ())] if running else []
+    return list(running.learned.get("newcomers", ())) if running else []
+
+
+def _approving(change: ModeChange, came: Iterable[Mapping[str, str]]) -> dict[str, Any]:
+    """Return what a change remembers once somebody has decided over pods that came since the request."""
+    # A change that paused before owners were kept has none to know stand-ins by.
+    rows = [{"namespace": "", "owner": "", **each} for each in came]
+    return {**change.remembered, "approved_later": [*change.remembered.get("approved_later", ()), *rows]}
 
 
 def _reset(steps: Iterable[ChangeStep]) -> None:
@@ -90,16 +100,24 @@ def abandon(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
     return change
 
 
-def roll_back(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:
+def roll_back(actor: Actor, change: ModeChange, *, reason: str, approved_pods: Collection[str] = ()) -> ModeChange:
     """Bring the nodes of a paused or failed change back to where it found them, by steps of their own.
 
-    It only takes back what an administrator had approved, so an operator may; pods that hold cards of the new mode
-    by now are treated as the request said.
+    It only takes back what an administrator had approved, so an operator may: pods that nobody had seen then are waited
+    for, not evicted. Those that are named in ``approved_pods`` (namespace/name, of ``newcomers_back``) are evicted too
+    where the request said so; that is a decision like the first one: an administrator's, never the requester's. Raises
+    Unreachable when pods are named and nobody knows them.
     """
     actor.require(Role.OPERATOR, change.pool.cluster)
     reason = changerules.needed(reason, "Say why the change is rolled back.")
+    came: list[dict[str, str]] = []
+    if approved_pods:
+        reason = changerules.check_may_decide(actor, change, reason)
+        check(change, Move.ROLL_BACK)
+        came = [each for each in newcomers_back(change) if each["pod"] in approved_pods]
+    note = f"{reason} Approved to be evicted too: {listed(each['pod'] for each in came)}." if came else reason
     with transaction.atomic():
-        move(change, Move.ROLL_BACK, actor, note=reason)
+        move(change, Move.ROLL_BACK, actor, note=note, remembered=_approving(change, came))
         change.steps.filter(is_rollback=True).delete()
         unfinished = change.steps.exclude(state=ChangeStep.State.DONE)
         unfinished.update(state=ChangeStep.State.SKIPPED, finished_at=timezone.now())
@@ -113,6 +131,8 @@ def steps_back(change: ModeChange) -> tuple[routes.Step, ...]:
     begun = set(change.steps.filter(is_rollback=False).exclude(started_at=None).values_list("kind", flat=True))
     machines = change.remembered.get("machines", {}) if routes.REMOVE in begun else {}
     named = sorted(each["name"] for each in change.diff.get("facts", {}).get("nodes", {}).values())
+    renamed = change.remembered.get("renamed", {})
+    taken = {*machines, *(renamed.get(name, name) for name in machines)}
     steps = routes.back(
         to_mode=Mode(change.from_mode) if change.from_mode else None,
         nodes=sorted(machines) or named,
@@ -120,11 +140,45 @@ def steps_back(change: ModeChange) -> tuple[routes.Step, ...]:
         owns_nodes=change.pool.cluster.provider == Cluster.Provider.ACK,
         machines=bool(machines),
         labels=bool(begun & {routes.WRITE_LABELS, routes.WRITE_POOL}),
+        others=sorted(set(change.remembered.get("ours", ())) - taken) if machines else (),
     )
     if not change.remembered.get("scaling"):
         return steps
     resume = routes.Step(routes.RESUME_SCALING, "Let auto scaling of the pool go on")
     return *steps[:-1], resume, steps[-1]
+
+
+def newcomers_back(change: ModeChange) -> list[dict[str, str]]:
+    """Return the pods on the nodes to be brought back that nobody has decided over: {uid, namespace, pod, owner, node}.
+
+    ``pod`` is namespace/name. A roll-back waits for them. Raises Unreachable when nobody knows.
+    """
+    steps = [step for step in steps_back(change) if step.kind == routes.DRAIN]
+    if not steps or change.holders != ModeChange.Holders.EVICT:
+        return []
+    seen = changefacts.see(change.pool, changefacts.names_now(change))
+    nodes = [node for node in seen.nodes if _comes_back(change, node)]
+    due = [pod for pod in plans.holders(nodes, seen.pods) if not is_pinned(pod)]
+    return [changefacts.pod_row(pod) for pod in changefacts.newcomers(change, due, seen.pods)]
+
+
+def visible_newcomers_back(actor: Actor, change: ModeChange) -> list[dict[str, Any]] | None:
+    """Return ``newcomers_back`` as the actor may see them; None when nobody knows them now."""
+    try:
+        return radii.visible(actor, change.pool.cluster, newcomers_back(change))
+    except Unreachable:
+        return None
+
+
+def _comes_back(change: ModeChange, node: GpuNode) -> bool:
+    """Tell whether a roll-back would empty a node: one that is not as the change found it."""
+    machines, renamed = change.remembered.get("machines", {}), change.remembered.get("renamed", {})
+    if machines:
+        moved = {renamed.get(name, name) for name in machines}
+        return node.name in moved and node.uid not in change.remembered.get("uids", {}).values()
+    found = change.diff.get("facts", {}).get("nodes", {}).get(node.uid)
+    mode = (mode_of_label(found["mode"] or None) if found else None) or Mode(change.from_mode or Mode.EXCLUSIVE)
+    return node.declared is not mode
 
 
 def confirm(actor: Actor, change: ModeChange, *, reason: str) -> ModeChange:

@@ -20,13 +20,21 @@ def name_of(pod: Mapping[str, Any]) -> str:
 
 
 def newcomers(before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the names of pods that end now and were not in the blast radius that somebody has seen, by UID.
+    """Return the names of pods that end now and were not in the blast radius that somebody has seen."""
+    return [name_of(pod) for pod in strangers(before, now)]
+
+
+def strangers(
+    before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, Any]], alive: Collection[str] | None = None
+) -> list[Mapping[str, Any]]:
+    """Return the pods that end now and that nobody has seen, by UID. ``alive``: UIDs that have not ended; else ``now``.
 
     A pod that stands in for one of the same owner that has ended is no newcomer: no more of that owner's pods end than
     were shown. Otherwise a pool with short-lived pods could never be approved.
     """
     seen, present = list(before), list(now)
-    known, here = {pod["uid"] for pod in seen}, {pod["uid"] for pod in present}
+    known = {pod["uid"] for pod in seen}
+    here = {pod["uid"] for pod in present} if alive is None else alive
     replaced = Counter(_owner_of(pod) for pod in seen if pod["owner"] and pod["uid"] not in here)
     came = []
     for pod in present:
@@ -35,7 +43,7 @@ def newcomers(before: Iterable[Mapping[str, Any]], now: Iterable[Mapping[str, An
         if replaced[_owner_of(pod)] > 0:
             replaced[_owner_of(pod)] -= 1
             continue
-        came.append(name_of(pod))
+        came.append(pod)
     return came
 
 

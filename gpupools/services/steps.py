@@ -47,12 +47,12 @@ def preflight(site: Site) -> Result:
 
 def _newcomers(site: Site) -> Stopped | None:
     """Stop when pods hold cards of these nodes that nobody has seen when the change was asked for."""
-    known = {each["uid"] for each in site.change.blast_radius} | set(site.change.remembered.get("acknowledged", ()))
-    holders = plans.holders(site.closing(), site.seen.pods)
-    newcomers = [pod for pod in holders if pod.uid not in known and not pod.terminating]
-    if not newcomers:
-        return None
-    site.learn(newcomers=[{"uid": pod.uid, "pod": _name(pod), "node": pod.node} for pod in newcomers])
+    came = changefacts.newcomers(site.change, plans.holders(site.closing(), site.seen.pods), site.seen.pods)
+    return _stopped(site, came) if came else None
+
+
+def _stopped(site: Site, newcomers: list[Pod]) -> Stopped:
+    site.learn(newcomers=[changefacts.pod_row(pod) for pod in newcomers])
     return Stopped(
         f"{_count(newcomers)} came to hold cards since the request: {listed(_name(pod) for pod in newcomers)}."
     )
@@ -87,7 +87,11 @@ def _cordoned(site: Site) -> str:
 
 
 def drain(site: Site) -> Result:
-    """Wait until no pod holds a card of the old mode, or evict those that do."""
+    """Wait until no pod holds a card of the old mode, or evict those that do.
+
+    Only pods that somebody has decided over are evicted. For others the way there stops, so that somebody decides; the
+    way back, which nobody decides on, waits until they end.
+    """
     if waiting := _secure(site):
         return waiting
     holders = plans.holders(site.closing(), site.seen.pods)
@@ -96,11 +100,18 @@ def drain(site: Site) -> Result:
     detail = _holding(holders)
     if site.change.holders == ModeChange.Holders.WAIT:
         return Waiting(detail)
-    # Until its batch came, a node was open: pods that started there meanwhile are not evicted unseen.
-    if site.step.wave > 1 and not site.step.is_rollback and (stopped := _newcomers(site)):
-        return stopped
-    refused = _evict(site, [pod for pod in holders if not (pod.terminating or is_pinned(pod))])
-    return site.wait(cut(" ".join([detail, *refused])), EVICTION)
+    due = [pod for pod in holders if not (pod.terminating or is_pinned(pod))]
+    # Until it was cordoned, a node was open: pods that started there meanwhile are not evicted unseen.
+    newcomers = changefacts.newcomers(site.change, due, site.seen.pods)
+    if newcomers and not site.step.is_rollback:
+        return _stopped(site, newcomers)
+    if newcomers:
+        named = listed(_name(pod) for pod in newcomers)
+        detail = f"{detail} Not evicted, for nobody has approved that: {named}. It goes on when they have ended."
+    spared = {pod.uid for pod in newcomers}
+    refused = _evict(site, [pod for pod in due if pod.uid not in spared])
+    said = cut(" ".join([detail, *refused]))
+    return Waiting(said) if spared == {pod.uid for pod in due} and due else site.wait(said, EVICTION)
 
 
 def _evict(site: Site, pods: Sequence[Pod]) -> list[str]:
@@ -330,6 +341,8 @@ def verify(site: Site) -> Result:
     wrong = [node for node in site.nodes if site.due(node) or site.is_strange(node) or _must_leave(site, node)]
     if wrong:
         return site.wait(f"{names(wrong)} do not carry the labels.", VERIFICATION)
+    if closed := [node for node in site.nodes if node.name in site.ours() and node.unschedulable]:
+        return site.wait(f"Still cordoned by this change: {names(closed)}.", VERIFICATION)
     if site.is_ack and site.change.way != Way.MOVE:
         facts = site.provider.pool(site.pool.pool_id)
         if facts is None or not carries(facts.labels, mode_labels(site.mode, site.policy)):

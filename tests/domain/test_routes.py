@@ -115,6 +115,14 @@ def test_the_way_back_undoes_what_was_begun(
     assert kinds(steps) == expected
 
 
+def test_nodes_that_were_only_cordoned_are_opened_when_others_come_back_with_their_machines() -> None:
+    steps = routes.back(
+        to_mode=Mode.EXCLUSIVE, nodes=NODES, evict=True, owns_nodes=True, machines=True, labels=False, others=["far"]
+    )
+    assert kinds(steps)[-3:] == ["uncordon", "uncordon", "verify"]
+    assert (steps[-2].title, steps[-2].nodes) == ("Uncordon far, which stayed where it was", ("far",))
+
+
 def test_measured_times_take_the_place_of_guesses() -> None:
     plan = routes.plan(Mode.EXCLUSIVE, Mode.CGPU, nodes=NODES, evict=False, owns_nodes=False)
     guessed = {step.kind: step.expected_seconds for step in plan}

@@ -10,7 +10,7 @@ from alibabacloud_cs20151215.models import DescribeClusterTasksRequest
 from gpupools.clusters.port import AutoScaling
 from gpupools.domain.changes import State
 from gpupools.models import Cluster, ModeChange, NodePool, Push
-from gpupools.services import changes, gateways, poolcuts, pools, poolsync
+from gpupools.services import changes, gateways, holdings, poolcuts, pools, poolsync
 from gpupools.services.access import Actor
 from gpupools.services.site import Site
 from tests.services import driving
@@ -103,6 +103,27 @@ def test_machines_that_have_moved_are_moved_back(
     assert (machines_of(pool), machines_of(target)) == (machines, set())
     assert [node.labels[MODE] for node in nodes_of(pool)] == ["default", "default"]
     assert not any(node.unschedulable for node in nodes_of(pool))
+
+
+def test_a_node_that_was_only_cordoned_is_open_again_when_others_have_moved_back(
+    operator: Actor, admin: Actor, pool: NodePool, target: NodePool
+) -> None:
+    machines = machines_of(pool)
+    change = moved(operator, admin, pool, target)
+    drive(lambda: change.steps.filter(kind="cordon", wave=2, state="done").exists(), what="a second node cordoned")
+    change.refresh_from_db()
+    changes.pause(operator, change, reason="enough")
+    settle()
+    change.refresh_from_db()
+    stayed = change.remembered["ours"]
+    assert len(stayed) == 1
+    changes.roll_back(operator, change, reason="enough")
+    last = list(change.steps.filter(is_rollback=True).order_by("-position")[:2])
+    assert [(step.kind, step.node_names) for step in last] == [("verify", []), ("uncordon", stayed)]
+    drive(reaches(change, State.ROLLED_BACK), what="a change rolled back")
+    assert (machines_of(pool), machines_of(target)) == (machines, set())
+    assert not any(node.unschedulable for node in nodes_of(pool))
+    assert not holdings.held_by(change)
 
 
 def test_nodes_that_go_to_core_mem_leave_their_pool_and_join_it_again(

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from gpupools.api.base import IDEMPOTENCY_KEY, Door, get_visible
-from gpupools.api.serializers.clusters import ReasonIn
+from gpupools.api.serializers.clusters import EndingIn, ReasonIn
 from gpupools.api.serializers.flights import FlightOut
 from gpupools.api.serializers.people import ModeChangeIn, ModeChangeOut, ModeChangeWish, UndoIn
 from gpupools.models import ModeChange, NodePool
@@ -38,9 +38,9 @@ class ModeChangeView(Door):
         row = get_visible(self.get_queryset(), pk=pk)
         return Response(ModeChangeOut(row, context=self.get_serializer_context()).data, status=status)
 
-    def _move(self, pk: str, move: Callable[..., Any]) -> Response:
+    def _move(self, pk: str, move: Callable[..., Any], form: type[ReasonIn] = ReasonIn) -> Response:
         change = get_visible(self.get_queryset(), pk=pk)
-        values = self.read(ReasonIn)
+        values = self.read(form)
 
         def work() -> Response:
             move(self.actor, change, **values)
@@ -126,11 +126,11 @@ class ModeChangeView(Door):
         """Give back what an ended change still holds, when that failed before: cordons, and auto scaling."""
         return self._move(pk, changes.release)
 
-    @_NAMED
+    @extend_schema(request=EndingIn, responses=ModeChangeOut, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"], url_path="roll-back")
     def roll_back(self, request: Request, pk: str) -> Response:
-        """Bring the nodes of a paused or failed change back to where it found them."""
-        return self._move(pk, changes.roll_back)
+        """Bring the nodes of a paused or failed change back; pods that nobody had seen are waited for unless named."""
+        return self._move(pk, changes.roll_back, EndingIn)
 
     @_NAMED
     @action(detail=True, methods=["post"])
