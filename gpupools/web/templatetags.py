@@ -1,4 +1,7 @@
-"""What templates draw with: icons, ages, states, modes, unknowns and the card glyph. No queries, no rules."""
+"""What templates draw with: icons, ages, states, modes, unknowns and the card glyph.
+
+No rules, and no query but one for a change under way.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 
 from gpupools.domain.modes import MODES, Mode
+from gpupools.models import ModeChange
+from gpupools.services import courses
 from gpupools.web import glyphs, words
 
 register = template.Library()
@@ -38,6 +43,12 @@ def state(kind: str, value: object, extra: str = "") -> SafeString:
     return format_html(
         '<span class="state tone-{} {}">{}{}</span>', found.tone, extra, icon(found.icon, spin), found.word
     )
+
+
+@register.simple_tag
+def change_state(change: ModeChange) -> SafeString:
+    """Show the state of a mode change; one whose step is a person's to do says so."""
+    return state("change", "by_hand" if courses.waiting_for_a_person(change) else change.state)
 
 
 @register.simple_tag

@@ -49,6 +49,7 @@ SIGNS: dict[str, dict[str, Sign]] = {
         "expired": Sign("none", "clock", _("Expired undecided")),
         "lapsed": Sign("warn", _WARN, _("Lapsed: the pool moved")),
         "applying": Sign("info", "loader-2", _("Being carried out")),
+        "by_hand": Sign("warn", "hourglass", _("Waits for a person")),
         "applied": Sign("ok", _OK, _("Applied")),
         "failed": Sign("bad", _BAD, _("Failed")),
         "paused": Sign("warn", "player-pause", _("Paused")),

@@ -192,6 +192,14 @@ function startNews(tries = 0) {
   });
 }
 
+// A sentence on what was just done is true until what it tells of goes on.
+const stated = new Map([...document.querySelectorAll("[data-live][data-state]")].map((part) => [part.id, part.dataset.state]));
+
+function dropFlashes() {
+  const moved = [...stated].some(([id, state]) => document.getElementById(id)?.dataset.state !== state);
+  if (moved) for (const flash of document.querySelectorAll("[data-flash]")) flash.remove();
+}
+
 async function refresh() {
   lookedAt = performance.now();
   let page;
@@ -207,6 +215,7 @@ async function refresh() {
     const newer = page.getElementById(part.id);
     if (newer) morph(part, newer);
   }
+  dropFlashes();
   tellAll();
   document.dispatchEvent(new CustomEvent("refreshed"));
   return true;

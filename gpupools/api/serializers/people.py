@@ -75,6 +75,8 @@ class GuidanceOut(serializers.Serializer[None]):
     headline = serializers.CharField()
     why = serializers.CharField(help_text="What stopped it, in its own words.")
     since = serializers.DateTimeField(allow_null=True)
+    done = serializers.ListField(child=serializers.CharField(), help_text="Nodes that the step is done with.")
+    left = serializers.ListField(child=serializers.CharField(), help_text="Nodes that the step is not done with.")
     held = HeldOut()
     advice = GuidanceAdviceOut(many=True)
     blocks = serializers.BooleanField(help_text="While it waits for a decision: it cannot be approved as things are.")

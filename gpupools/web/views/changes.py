@@ -71,7 +71,11 @@ class ChangeForm(ConsoleForm):
         label=gettext_lazy("Nodes per batch"), required=False, min_value=1, max_value=MOST_IN_BATCH
     )
     target_pool = forms.ModelChoiceField(
-        label=gettext_lazy("Into the pool"), required=False, queryset=NodePool.objects.none(), to_field_name="name"
+        label=gettext_lazy("Into the pool"),
+        required=False,
+        queryset=NodePool.objects.none(),
+        to_field_name="name",
+        empty_label=gettext_lazy("No other pool"),
     )
     node_names = forms.MultipleChoiceField(
         label=gettext_lazy("Nodes to move"),
@@ -125,11 +129,19 @@ class DecisionForm(ConsoleForm):
         max_length=1000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text=gettext_lazy("The requester reads it; it stays in the audit log."),
+        help_text=gettext_lazy("It stays with the change and in the audit log."),
     )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
+class ConfirmForm(DecisionForm):
+    """What somebody did by hand. Its box stands beside that of the other decisions, so its ids are its own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, auto_id="confirm_%s", **kwargs)
+        self.fields["reason"].label = gettext_lazy("What was done")
+
+
 @page
 def request_change(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Show the flight plan of a change of mode; asking for it is the last button of the same page."""
@@ -224,6 +236,9 @@ def _flight(actor: Actor, pool: Any, form: ChangeForm) -> flights.Flight | None:
     except ConsoleError as error:
         if not form.errors:
             form.take(error)
+    guided = pendingguides.guide(change) if change.state == State.PENDING else guidance.guide(change, progress["steps"])
+    # Pods came that nobody had seen: going on is a decision like the first one.
+    needs_admin = any(each.code == "decide-newcomers" for each in guided.advice)
         return None
 
 
@@ -232,6 +247,8 @@ def _change_of(request: HttpRequest, pk: int) -> ModeChange:
     found = (
         ModeChange.objects.visible_to(actor)
         .select_related("pool__cluster", "target_pool__cluster", "undoes", "requested_by", "decided_by")
+        "confirm_form": ConfirmForm(initial={"reason": form["reason"].value()}),
+        "needs_admin": needs_admin,
         .filter(pk=pk)
         .first()
     )
@@ -292,7 +309,9 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         ),
         "undone_by": change.undone_by.order_by("-pk").first(),
         "may_withdraw": Move.WITHDRAW in open_moves and is_requester,
-        "may_retry": is_operator and (Move.RETRY in open_moves or Move.RESUME in open_moves),
+        "may_retry": is_operator
+        and not (needs_admin and not (is_admin and decides))
+        and (Move.RETRY in open_moves or Move.RESUME in open_moves),
         "may_pause": is_operator and Move.PAUSE in open_moves,
         "may_abandon": is_operator and Move.ABANDON in open_moves,
         "may_release": is_operator
