@@ -12,7 +12,8 @@ from typing import Any
 
 from gpupools.domain import changes
 from gpupools.domain.changes import Move, State
-from gpupools.domain.gpus import GpuNode, Pod
+from gpupools.domain.filters import untolerated
+from gpupools.domain.gpus import GpuNode, Pod, Taint
 from gpupools.domain.plans import Affected, holds
 from gpupools.errors import Conflict
 
@@ -22,6 +23,8 @@ class Kind(StrEnum):
 
     FORCED_DELETE = "forced-delete"
     SIZE_0 = "size-0"
+    SCALE_DOWN = "scale-down"
+    EVICTING_TAINT = "evicting-taint"
     COMPONENT_UNINSTALL = "component-uninstall"
     MPS_UPGRADE = "mps-upgrade"
 
@@ -29,6 +32,8 @@ class Kind(StrEnum):
 TITLES: Mapping[Kind, str] = {
     Kind.FORCED_DELETE: "Delete {target} with its machines",
     Kind.SIZE_0: "Scale {target} to 0",
+    Kind.SCALE_DOWN: "Scale {target} down",
+    Kind.EVICTING_TAINT: "Taint {target} and end pods",
     Kind.COMPONENT_UNINSTALL: "Uninstall {target}",
     Kind.MPS_UPGRADE: "Upgrade {target}",
 }
@@ -40,6 +45,7 @@ STATES: tuple[State, ...] = (State.PENDING, *MOVES.values())
 
 # Pods that belong to a node rather than to somebody: they are there again wherever a node is.
 _OF_THE_NODE = frozenset({"DaemonSet", "Node"})
+_EVICTS = frozenset({"NoExecute"})
 
 
 def next_state(state: State, move: Move) -> State:
@@ -60,18 +66,30 @@ def moves_from(state: State) -> tuple[Move, ...]:
     return tuple(move for before, move in MOVES if before is state)
 
 
-def ending_on(nodes: Iterable[GpuNode], pods: Iterable[Pod]) -> list[Affected]:
+def ending_on(nodes: Iterable[GpuNode], pods: Iterable[Pod], *, some: bool = False) -> list[Affected]:
     """Return the pods that end when the machines of these nodes are released, by node and name.
 
     Without those that end already, and without a node's own: of DaemonSets (unless they hold cards) and of its kubelet.
+    ``some``: only some of the machines go, and nobody knows yet which.
     """
     names = {node.name for node in nodes}
-    return endings(
-        pod for pod in pods if pod.node in names and (pod.owner_kind not in _OF_THE_NODE or bool(holds(pod)))
-    )
+    there = (pod for pod in pods if pod.node in names and (pod.owner_kind not in _OF_THE_NODE or bool(holds(pod))))
+    return endings(there, when="It ends if its machine goes" if some else "It ends")
 
 
-def endings(pods: Iterable[Pod]) -> list[Affected]:
+def evicted(nodes: Iterable[GpuNode], pods: Iterable[Pod], taints: Iterable[Taint]) -> list[Pod]:
+    """Return the pods that end when these taints are written to the nodes: NoExecute ones that a node does not carry.
+
+    A node's own pods are among them: what a taint ends does not start on that node again.
+    """
+    hard = [taint for taint in taints if taint.effect in _EVICTS]
+    due = {node.name: [taint for taint in hard if taint not in node.taints] for node in nodes}
+    return [
+        pod for pod in pods if not pod.finished and due.get(pod.node) and untolerated(pod.ask, due[pod.node], _EVICTS)
+    ]
+
+
+def endings(pods: Iterable[Pod], *, when: str = "It ends") -> list[Affected]:
     """Return what becomes of pods that are ended; those that have finished or end already are left out."""
     ending = [pod for pod in pods if not pod.finished and not pod.terminating]
     return [
@@ -83,16 +101,16 @@ def endings(pods: Iterable[Pod]) -> list[Affected]:
             f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_kind else "",
             pod.created_at,
             holds(pod),
-            *_fate(pod),
+            *_fate(pod, when),
         )
         for pod in sorted(ending, key=lambda pod: (pod.node, pod.namespace, pod.name))
     ]
 
 
-def _fate(pod: Pod) -> tuple[str, str]:
+def _fate(pod: Pod, when: str) -> tuple[str, str]:
     if not pod.owner_kind:
-        return "lost", "It ends, and nothing starts it again: it has no owner."
-    return "ends", f"It ends; {pod.owner_kind} {pod.owner_name} starts it again where it fits."
+        return "lost", f"{when}, and nothing starts it again: it has no owner."
+    return "ends", f"{when}; {pod.owner_kind} {pod.owner_name} starts it again where it fits."
 
 
 def moved(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -131,15 +131,35 @@ def upgrade(
         if manifests.strip()
         else [],
     }
-    if CATALOGUE[component].restart_kills and requestrules.needed_for(Kind.MPS_UPGRADE):
+    if CATALOGUE[component].restart_kills:
         # Whoever decides sees the version that it leads to, and not whatever is the newest by then.
         payload["version"] = payload["version"] or offer(actor, cluster, name).version
+        if state is not None and payload["version"] and payload["version"] == state.version:
+            _check_differs(payload, lambda: offer(actor, cluster, name).configuration, component)
+    if CATALOGUE[component].restart_kills and requestrules.needed_for(Kind.MPS_UPGRADE):
         radius = radii.of_component(cluster, component, pools=components.dependents(cluster, component))
         diff = _diff(payload, state)
         wish = Wish(Kind.MPS_UPGRADE, cluster, component.value, radius, payload, diff)
         return requestrules.ask(actor, wish, reason=reason.strip())
     approved = componentguards.approve(actor, cluster, component, approved_pods, deed="Upgrading")
     return renew(actor, cluster, component, payload=payload, approved_pods=approved, reason=reason.strip())
+
+
+def _check_differs(payload: Mapping[str, Any], configuration: Callable[[], str], component: Component) -> None:
+    """Refuse to restart a component, and end its clients, for the version that is there and the configuration that it
+    has. Manifests and images of one version may differ.
+    """
+    if payload["documents"] or payload["image_prefix"]:
+        return
+    if payload["config"] and json.loads(payload["config"]) != json.loads(configuration() or "{}"):
+        return
+    version = payload["version"]
+    raise Conflict(
+        f"{component.value} is at {version} with this configuration already; its clients would end for nothing.",
+        code="same",
+        component=component.value,
+        version=version,
+    )
 
 
 def _diff(payload: Mapping[str, Any], state: ComponentState | None) -> list[tuple[str, str, str]]:

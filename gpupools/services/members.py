@@ -13,7 +13,7 @@ from gpupools.domain import plans
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import MODE_LABEL, PLACEMENT_LABEL
 from gpupools.errors import Conflict, FieldError, Invalid
-from gpupools.models import Cluster, ModeChange, NodePool, Push, Role
+from gpupools.models import Cluster, ModeChange, NodePool, OperationRequest, Push, Role
 from gpupools.services import audit, changefacts, changes, drift, pools, pushes
 from gpupools.services.access import Actor
 from gpupools.services.changequeue import check_not_held
@@ -72,8 +72,10 @@ def attach(actor: Actor, pool: NodePool, *, instance_ids: Sequence[str], reason:
     return push
 
 
-def restore(actor: Actor, pool: NodePool, *, reason: str) -> ModeChange | None:
-    """Bring nodes back to what their pool wants: a request where a mode would change, else at once (None)."""
+def restore(actor: Actor, pool: NodePool, *, reason: str) -> ModeChange | OperationRequest | None:
+    """Bring nodes back to what their pool wants: a request where a mode would change or a taint ends pods, else at
+    once (None). Where the policy wants no second person for a taint, these pods are named in an edit instead.
+    """
     actor.require(Role.OPERATOR, pool.cluster)
     reason = needed(reason, "Say why the nodes are brought back.")
     found = drift.drifted(pool, changefacts.see(pool).nodes)
@@ -81,8 +83,8 @@ def restore(actor: Actor, pool: NodePool, *, reason: str) -> ModeChange | None:
         raise Conflict(f"No node differs from {pool.name}.", code="no-drift", pool=pool.name)
     if any(each.is_mode for each in found):
         return changes.request(actor, pool, target_mode=pool.mode, target_policy=pool.policy or None, reason=reason)
-    pools.edit(actor, pool, update_nodes=True)
-    return None
+    made = pools.edit(actor, pool, update_nodes=True, reason=reason)
+    return made if isinstance(made, OperationRequest) else None
 
 
 def adopt(actor: Actor, pool: NodePool, *, node_name: str, reason: str) -> ModeChange | None:

@@ -35,8 +35,9 @@ def scale(
     """Set how many machines an ACK pool shall have, and between which sizes ACK may scale it by itself.
 
     The size is absolute, so doing it twice changes nothing. ``auto_scaling``: {enable, min_instances,
-    max_instances, type}; None leaves it as it is. To 0, a pool that has nodes needs ``reason``: by policy a request
-    is made and returned, and where none is wanted, the pods that end are named in ``approved_pods`` (Conflict
+    max_instances, type}; None leaves it as it is. To 0, a pool that has nodes needs ``reason``, and so does one that
+    comes below the number of its nodes while pods run there: ACK chooses which machines go. By policy a request is
+    made and returned, and where none is wanted, the pods that may end are named in ``approved_pods`` (Conflict
     ``kills-pods`` otherwise).
     """
     actor.require(Role.OPERATOR, pool.cluster)
@@ -44,25 +45,52 @@ def scale(
     poolrules.check_size(pool.cluster, desired_size)
     bounds = None if auto_scaling is None else poolrules.checked_scaling(pool, auto_scaling, desired_size)
     scaling = None if bounds is None else scaling_to_json(bounds)
-    if desired_size == 0 and radii.machines_of(pool) != 0:
-        reason = needed(reason, f"{pool.name} has nodes: say why it is scaled to 0.")
-        radius = radii.of_pool(pool)
-        if requestrules.needed_for(Kind.SIZE_0):
-            return requestrules.ask(actor, _emptying(pool, scaling, radius), reason=reason)
-        said = f"Scaling {pool.name} to 0 ends {{many}}: {{named}}. Name them to let that happen."
-        endings.check(radius.pod_names, approved_pods, said=said)
-        set_size(actor, pool, desired_size=0, scaling=scaling, radius=radius, reason=reason)
-    else:
-        set_size(actor, pool, desired_size=desired_size, scaling=scaling)
+    radius = released(pool, desired_size)
+    if radius is None or not is_guarded(radius, desired_size):
+        # Where machines go that carry no pod, the worker still stops when one has come by then.
+        set_size(actor, pool, desired_size=desired_size, scaling=scaling, radius=radius)
+        return pool
+    reason = needed(reason, f"{pool.name} has nodes: say why it is scaled to {desired_size}.")
+    kind = kind_of(desired_size)
+    if requestrules.needed_for(kind):
+        return requestrules.ask(actor, _smaller(kind, pool, desired_size, scaling, radius), reason=reason)
+    deed = "ends" if desired_size == 0 else "may end"
+    said = f"Scaling {pool.name} to {desired_size} {deed} {{many}}: {{named}}. Name them to let that happen."
+    endings.check(radius.pod_names, approved_pods, said=said)
+    set_size(actor, pool, desired_size=desired_size, scaling=scaling, radius=radius, reason=reason)
     return pool
 
 
-def _emptying(pool: NodePool, scaling: dict[str, Any] | None, radius: Radius) -> Wish:
-    diff = [("Wanted nodes", str(pool.desired_size), "0")]
+def released(pool: NodePool, desired_size: int) -> Radius | None:
+    """Return who may be hit by a size that is below the number of a pool's nodes, None where no machine goes.
+
+    Raises Unreachable when nobody knows who is there.
+    """
+    if pool.cluster.provider != Cluster.Provider.ACK:
+        return None
+    machines = radii.machines_of(pool)
+    # Nobody has counted a pool that was just made: it has no more machines than were wanted.
+    if machines == 0 or 0 < (pool.desired_size if machines is None else machines) <= desired_size:
+        return None
+    return radii.of_pool(pool, some=desired_size > 0)
+
+
+def is_guarded(radius: Radius, desired_size: int) -> bool:
+    """Tell whether a size that releases machines needs a reason and who is hit: to 0 always, else where pods run."""
+    return desired_size == 0 or bool(radius.pods)
+
+
+def kind_of(desired_size: int) -> Kind:
+    """Return the policy's word for making a pool that small."""
+    return Kind.SIZE_0 if desired_size == 0 else Kind.SCALE_DOWN
+
+
+def _smaller(kind: Kind, pool: NodePool, desired_size: int, scaling: dict[str, Any] | None, radius: Radius) -> Wish:
+    diff = [("Wanted nodes", str(pool.desired_size), str(desired_size))]
     if scaling is not None and scaling != pool.auto_scaling:
         diff.append(("Auto scaling", _said(pool.auto_scaling), _said(scaling)))
-    params = {"desired_size": 0, "auto_scaling": scaling}
-    return Wish(Kind.SIZE_0, pool.cluster, pool.name, radius, params, diff, pool)
+    params = {"desired_size": desired_size, "auto_scaling": scaling}
+    return Wish(kind, pool.cluster, pool.name, radius, params, diff, pool)
 
 
 def _said(scaling: Mapping[str, Any]) -> str:

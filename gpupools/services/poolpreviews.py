@@ -7,8 +7,8 @@ from copy import copy
 from dataclasses import dataclass
 
 from gpupools.clusters.labelled import ours_on
+from gpupools.domain import requests
 from gpupools.domain.advice import Advice
-from gpupools.domain.filters import untolerated
 from gpupools.domain.gpus import GpuNode, Pod, Taint
 from gpupools.domain.modes import MODES, PLACEMENT_LABEL, POOL_LABEL, Mode
 from gpupools.domain.nodewrites import Group, KeyWrite, Wishes, differences, grouped, node_writes, taint_key
@@ -17,8 +17,6 @@ from gpupools.services import changefacts, poolrules
 from gpupools.services.access import Actor
 from gpupools.services.drift import Drift, drifted, wanted_labels, wanted_taints
 from gpupools.services.poolspecs import names, spec_of, taints_to_json, unlike
-
-_EVICTS = frozenset({"NoExecute"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +128,11 @@ def _evicted(
     actor: Actor, after: NodePool, nodes: Iterable[GpuNode], pods: Iterable[Pod]
 ) -> tuple[tuple[str, str], ...]:
     """Name the pods that a NoExecute taint ends which their node does not carry yet."""
-    due = {
-        node.name: [taint for taint in wanted_taints(after) if taint.effect in _EVICTS and taint not in node.taints]
-        for node in nodes
-    }
     shown = actor.namespaces(after.cluster)
     return tuple(
         sorted(
             (pod.namespace, pod.name) if shown is None or pod.namespace in shown else ("", "")
-            for pod in pods
-            if not pod.finished and due.get(pod.node) and untolerated(pod.ask, due[pod.node], _EVICTS)
+            for pod in requests.evicted(nodes, pods, wanted_taints(after))
         )
     )
 

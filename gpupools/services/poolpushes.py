@@ -94,7 +94,8 @@ def _modify(push: Push, reach: _Reach) -> Outcome:
         _check_unedited(facts, from_json(push.payload["before"]), spec)
     if push.payload["update_nodes"]:
         _check_modes(members(pool, reach.kubernetes.nodes()), spec)
-    if facts is not None and facts.desired_size != spec.desired_size:
+        _check_evicted(push, reach, spec)
+    elif facts is not None and facts.desired_size != spec.desired_size:
         _check_hits(push, reach)
     pushes.hold(push)
     started = reach.provider.modify(
@@ -200,6 +201,18 @@ def _check_hits(push: Push, reach: _Reach) -> None:
         raise Conflict(f"{names(joined)} joined the pool since this was approved. Nothing was released.", code="moved")
     ending = msgspec.to_builtins(requests.ending_on(nodes, reach.kubernetes.pods()))
     said = "{many} would end that came since this was approved: {named}. Nothing was released; ask for it again."
+    endings.check(endings.newcomers(approved["pods"], ending), (), said=said)
+
+
+def _check_evicted(push: Push, reach: _Reach, spec: PoolSpec) -> None:
+    """Look again which pods the taints would end; on nodes that carry them by now, they end none."""
+    approved = push.payload.get("approved")
+    if approved is None:
+        return
+    nodes = members(reach.pool, reach.kubernetes.nodes())
+    pods = requests.evicted(nodes, reach.kubernetes.pods(), spec.taints)
+    ending = msgspec.to_builtins(requests.endings(pods))
+    said = "{many} would end that came since this was asked for: {named}. Nothing was written; edit it again."
     endings.check(endings.newcomers(approved["pods"], ending), (), said=said)
 
 

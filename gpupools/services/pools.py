@@ -18,10 +18,12 @@ from django.utils import timezone
 from gpupools.clusters.port import AutoScaling, PoolSpec
 from gpupools.domain.changes import OPEN
 from gpupools.domain.gpus import GpuNode, Taint
+from gpupools.domain.requests import Kind
 from gpupools.errors import Conflict, Invalid
-from gpupools.models import Cluster, ModeChange, NodePool, Push, Role
-from gpupools.services import audit, changefacts, changes, poolrules, pushes
+from gpupools.models import Cluster, ModeChange, NodePool, OperationRequest, Push, Role
+from gpupools.services import audit, changefacts, changes, endings, poolrules, pushes, radii, requestrules
 from gpupools.services.access import Actor
+from gpupools.services.changerules import needed
 from gpupools.services.gateways import kubernetes_of
 from gpupools.services.poolspecs import (
     names,
@@ -33,8 +35,10 @@ from gpupools.services.poolspecs import (
     to_json,
     unlike,
 )
+from gpupools.services.radii import Radius
+from gpupools.services.requestrules import Wish
 
-__all__ = ["check_free", "create", "edit", "nodes_of", "push_modify"]
+__all__ = ["check_free", "create", "edit", "nodes_of", "push_modify", "write"]
 
 
 def create(
@@ -114,11 +118,16 @@ def edit(
     taints: Iterable[Taint | Mapping[str, str]] | None = None,
     update_nodes: bool = False,
     version: int | None = None,
-) -> NodePool:
+    approved_pods: Sequence[str] = (),
+    reason: str = "",
+) -> NodePool | OperationRequest:
     """Change a pool's free labels and taints; None leaves them as they are. Its mode needs a mode change.
 
     On ACK only ``update_nodes`` carries the edit to nodes that exist; elsewhere there are no others. ``version`` is
     the one that the person saw: Conflict (code ``stale``) when the pool was edited since.
+
+    A NoExecute taint that ends pods on nodes needs ``reason``: by policy a request is made and returned, and where
+    none is wanted, these pods are named in ``approved_pods`` (Conflict ``kills-pods`` otherwise).
     """
     actor.require(Role.OPERATOR, pool.cluster)
     check_free(pool)
@@ -128,28 +137,88 @@ def edit(
     update_nodes = update_nodes or pool.cluster.provider == Cluster.Provider.KUBERNETES
     if update_nodes:
         _check_no_mode_change(pool)
-    with transaction.atomic():
-        before = spec_of(pool)
-        seen = pool.version if version is None else version
-        moved = NodePool.objects.filter(pk=pool.pk, version=seen).update(
-            labels=wanted_labels,
-            taints=wanted_taints,
-            state=NodePool.State.UPDATING,
-            error="",
-            version=F("version") + 1,
-        )
-        if not moved:
-            raise Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
-        push_modify(actor, pool, before=before, update_nodes=update_nodes)
-        audit.record(
-            actor,
-            "pool.edit",
-            pool,
-            labels={"old": dict(before.labels), "new": wanted_labels},
-            taints={"old": taints_to_json(before.taints), "new": wanted_taints},
-            update_nodes=update_nodes,
-        )
+    if version is not None and version != pool.version:
+        raise _stale(pool)
+    edited: dict[str, Any] = {"labels": wanted_labels, "taints": wanted_taints}
+    radius = radii.of_taints(pool, poolrules.as_taints(wanted_taints)) if update_nodes else None
+    if radius is None or not radius.pods:
+        write(actor, pool, **edited, update_nodes=update_nodes, radius=radius)
+        return pool
+    reason = needed(reason, f"A NoExecute taint ends pods of {pool.name}: say why.")
+    if requestrules.needed_for(Kind.EVICTING_TAINT):
+        wish = Wish(Kind.EVICTING_TAINT, pool.cluster, pool.name, radius, edited, _diff(pool, edited), pool)
+        return requestrules.ask(actor, wish, reason=reason)
+    said = f"A NoExecute taint on nodes of {pool.name} ends {{many}}: {{named}}. Name them to let that happen."
+    endings.check(radius.pod_names, approved_pods, said=said)
+    write(actor, pool, **edited, update_nodes=True, radius=radius, reason=reason)
     return pool
+
+
+@transaction.atomic
+def write(
+    actor: Actor,
+    pool: NodePool,
+    *,
+    labels: Mapping[str, str],
+    taints: list[dict[str, str]],
+    update_nodes: bool,
+    radius: Radius | None = None,
+    **because: object,
+) -> Push:
+    """Write labels and taints to a pool's row and queue the push. Whoever calls has checked the rules.
+
+    ``radius``: which pods may end. The push stops where others have come by then.
+    """
+    check_free(pool)
+    before = spec_of(pool)
+    moved = NodePool.objects.filter(pk=pool.pk, version=pool.version).update(
+        labels=labels, taints=taints, state=NodePool.State.UPDATING, error="", version=F("version") + 1
+    )
+    if not moved:
+        raise _stale(pool)
+    approved = radius.approved if radius else None
+    push = push_modify(actor, pool, before=before, update_nodes=update_nodes, approved=approved)
+    audit.record(
+        actor,
+        "pool.edit",
+        pool,
+        cluster=pool.cluster,
+        labels={"old": dict(before.labels), "new": labels},
+        taints={"old": taints_to_json(before.taints), "new": taints},
+        update_nodes=update_nodes,
+        **because,
+    )
+    return push
+
+
+def _diff(pool: NodePool, edited: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Return what an edit changes, for people; where it only brings nodes back, the taints that end pods."""
+    old, new = dict(pool.labels), edited["labels"]
+    lines = [
+        (f"Label {key}", _shown(old, key), _shown(new, key))
+        for key in sorted({*old, *new})
+        if old.get(key) != new.get(key)
+    ]
+    had, wanted = {_named(each) for each in pool.taints}, {_named(each) for each in edited["taints"]}
+    lines += [("Taint", each, "") for each in sorted(had - wanted)]
+    lines += [("Taint", "none", each) for each in sorted(wanted - had)]
+    again = [("Taint", "not on every node", each) for each in sorted(wanted & had) if each.endswith(":NoExecute")]
+    return lines or again
+
+
+def _shown(labels: Mapping[str, str], key: str) -> str:
+    if key not in labels:
+        return "none"
+    return labels[key] or "no value"
+
+
+def _named(taint: Mapping[str, str]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint['key']}{value}:{taint.get('effect', '')}"
+
+
+def _stale(pool: NodePool) -> Conflict:
+    return Conflict(f"{pool.name} was edited meanwhile; look at it again.", code="stale", pool=pool.name)
 
 
 def _checked_nodes(cluster: Cluster, spec: PoolSpec) -> list[GpuNode]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from gpupools.domain import requests
+from gpupools.domain.gpus import GpuNode, Taint
 from gpupools.domain.modes import Component
 from gpupools.models import Cluster, ComponentState, NodePool
 from gpupools.services import allocation, changefacts, componentguards, endings
@@ -65,18 +66,33 @@ def machines_of(pool: NodePool) -> int | None:
     return max(int(counted or 0), seen)
 
 
-def of_pool(pool: NodePool) -> Radius:
-    """Return who is hit when the machines of a pool go. Raises Unreachable when nobody knows."""
+def of_pool(pool: NodePool, *, some: bool = False) -> Radius:
+    """Return who is hit when the machines of a pool go, or some of them, of which nobody knows yet.
+
+    Raises Unreachable when nobody knows who is there.
+    """
     seen = changefacts.see(pool)
     nodes = sorted(seen.nodes, key=lambda node: node.name)
-    facts = {
+    pods = requests.ending_on(nodes, seen.pods, some=some)
+    named = [{"uid": node.uid, "name": node.name} for node in nodes]
+    return Radius(_facts(pool, nodes), named, msgspec.to_builtins(pods))
+
+
+def of_taints(pool: NodePool, taints: Iterable[Taint]) -> Radius:
+    """Return which pods end when taints are written to the nodes of a pool. Raises Unreachable when nobody knows."""
+    seen = changefacts.see(pool)
+    nodes = sorted(seen.nodes, key=lambda node: node.name)
+    pods = requests.endings(requests.evicted(nodes, seen.pods, taints))
+    return Radius(_facts(pool, nodes), pods=msgspec.to_builtins(pods))
+
+
+def _facts(pool: NodePool, nodes: Iterable[GpuNode]) -> dict[str, Any]:
+    return {
         "version": pool.version,
         "desired_size": pool.desired_size,
         "auto_scaling": pool.auto_scaling,
         "nodes": {node.uid: node.name for node in nodes},
     }
-    pods = requests.ending_on(nodes, seen.pods)
-    return Radius(facts, [{"uid": node.uid, "name": node.name} for node in nodes], msgspec.to_builtins(pods))
 
 
 def of_component(cluster: Cluster, component: Component, *, pools: Sequence[str]) -> Radius:

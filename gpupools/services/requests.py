@@ -1,8 +1,8 @@
 """Deciding on requests for dangerous operations that are no mode change.
 
-They are asked for where the operation is (poolcuts.py, components.py, componentcare.py), and an approval calls the
-same deed there, in one transaction with the decision. An approval is bound to the facts it was asked for on: when one
-of them moves, the request lapses and says what moved.
+They are asked for where the operation is (poolcuts.py, pools.py, components.py, componentcare.py), and an approval
+calls the same deed there, in one transaction with the decision. An approval is bound to the facts it was asked for on:
+when one of them moves, the request lapses and says what moved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpupools.domain.modes import Component
 from gpupools.domain.requests import Kind
 from gpupools.errors import Conflict, ConsoleError, NotAllowed, Refused, Unreachable
 from gpupools.models import NodePool, OperationRequest, Push, Role
-from gpupools.services import componentcare, components, endings, poolcuts, radii, requestrules
+from gpupools.services import componentcare, components, endings, poolcuts, poolrules, pools, radii, requestrules
 from gpupools.services.access import SYSTEM, Actor
 from gpupools.services.radii import Radius
 from gpupools.services.requestrules import check, move
@@ -38,9 +38,15 @@ def _delete(actor: Actor, request: OperationRequest, radius: Radius, because: Ma
     return poolcuts.remove(actor, pool, force=True, nodes=len(radius.nodes), radius=radius, **because)
 
 
-def _empty(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
-    scaling = request.params["auto_scaling"]
-    return poolcuts.set_size(actor, _pool_of(request), desired_size=0, scaling=scaling, radius=radius, **because)
+def _scale(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
+    size, scaling = request.params["desired_size"], request.params["auto_scaling"]
+    return poolcuts.set_size(actor, _pool_of(request), desired_size=size, scaling=scaling, radius=radius, **because)
+
+
+def _taint(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
+    labels, taints = request.params["labels"], request.params["taints"]
+    pool = _pool_of(request)
+    return pools.write(actor, pool, labels=labels, taints=taints, update_nodes=True, radius=radius, **because)
 
 
 def _uninstall(actor: Actor, request: OperationRequest, radius: Radius, because: Mapping[str, object]) -> Push:
@@ -57,7 +63,9 @@ def _upgrade(actor: Actor, request: OperationRequest, radius: Radius, because: M
 
 DEEDS: Mapping[Kind, Deed] = {
     Kind.FORCED_DELETE: _delete,
-    Kind.SIZE_0: _empty,
+    Kind.SIZE_0: _scale,
+    Kind.SCALE_DOWN: _scale,
+    Kind.EVICTING_TAINT: _taint,
     Kind.COMPONENT_UNINSTALL: _uninstall,
     Kind.MPS_UPGRADE: _upgrade,
 }
@@ -142,7 +150,9 @@ def radius_now(request: OperationRequest) -> Radius:
         return radii.of_component(request.cluster, component, pools=pools)
     pool = _pool_of(request)
     pool.refresh_from_db()
-    return radii.of_pool(pool)
+    if request.kind == Kind.EVICTING_TAINT:
+        return radii.of_taints(pool, poolrules.as_taints(request.params["taints"]))
+    return radii.of_pool(pool, some=request.kind == Kind.SCALE_DOWN)
 
 
 def what_moved(request: OperationRequest, radius: Radius) -> list[str]:

@@ -58,6 +58,19 @@ def test_what_needs_a_second_person_answers_202_with_the_request_and_where_it_is
     assert not Push.objects.exists()
 
 
+def test_fewer_machines_and_a_taint_that_ends_pods_answer_202_too(caller: Caller, vision: NodePool) -> None:
+    client, where = caller(Role.OPERATOR), f"/api/v1/node-pools/{vision.pk}/"
+    smaller = client.post(f"{where}scale/", {"desired_size": 1, "reason": WHY})
+    assert (smaller.status_code, smaller.json()["kind"]) == (202, "scale-down")
+    edit = {"taints": [{"key": "drain", "effect": "NoExecute"}], "update_nodes": True}
+    version = client.get(where)["ETag"]
+    assert is_problem(client.patch(where, edit, headers={"If-Match": version}), 400, "required")
+    tainted = client.patch(where, {**edit, "reason": WHY}, headers={"If-Match": version})
+    assert (tainted.status_code, tainted.json()["kind"]) == (202, "evicting-taint")
+    assert client.get(tainted["Location"]).json()["title"] == "Taint vision and end pods"
+    assert not Push.objects.exists()
+
+
 def test_the_request_says_what_is_done_and_who_is_hit(caller: Caller, vision: NodePool) -> None:
     body = ask(caller(Role.OPERATOR), vision).json()
     assert body["title"] == "Scale vision to 0"

@@ -46,6 +46,8 @@ def test_every_kind_has_a_title_that_names_its_target() -> None:
     assert {kind: text.format(target="train") for kind, text in TITLES.items()} == {
         Kind.FORCED_DELETE: "Delete train with its machines",
         Kind.SIZE_0: "Scale train to 0",
+        Kind.SCALE_DOWN: "Scale train down",
+        Kind.EVICTING_TAINT: "Taint train and end pods",
         Kind.COMPONENT_UNINSTALL: "Uninstall train",
         Kind.MPS_UPGRADE: "Upgrade train",
     }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gpupools.domain.gpus import Taint
-from gpupools.models import Cluster, NodePool, Push, Role
+from gpupools.models import Cluster, NodePool, OperationRequest, Push, Role
 from tests.domain.builders import a_node, a_pod
 from tests.services.builders import a_cluster, a_pool
 from tests.services.showing import show
@@ -144,6 +144,14 @@ def test_a_taint_that_ends_pods_names_them(visitor: Visitor, vision: NodePool) -
     _, page = answered(visitor, taints_effect="NoExecute")
     assert "ends 1 running pods that do not tolerate it" in page.text
     assert "default/bert" in page.text
+    assert "Ask a second person to approve that 1 pod ends" in page.text
+    assert [each["value"] for each in page.all("input", name="approved_pods")] == ["default/bert"]
+    fields = {"taints_effect": "NoExecute", "save": "yes", "seen": page.value_of("seen")}
+    assert answered(visitor, **fields)[0] == 400, "a reason is wanted"
+    answer = visitor(Role.OPERATOR).post(EDIT, typed(**fields, reason="The project has ended."))
+    request = OperationRequest.objects.get()
+    assert (answer["Location"], request.kind) == (f"/requests/{request.pk}/", "evicting-taint")
+    assert not Push.objects.exists()
 
 
 def test_bad_labels_are_refused_at_their_rows_with_the_reason_and_kept(visitor: Visitor, vision: NodePool) -> None:

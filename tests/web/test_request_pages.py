@@ -96,6 +96,20 @@ def test_without_the_policy_the_page_names_the_pods_and_one_person_does_it(
     assert Push.objects.get().payload["spec"]["desired_size"] == 0
 
 
+def test_a_smaller_size_leads_to_the_same_page_which_says_that_ack_chooses(visitor: Visitor, vision: NodePool) -> None:
+    browser = visitor(Role.OPERATOR)
+    page = read(browser.post(SCALE, {"desired_size": "1"}))
+    assert "Scale node pool vision to 1" in page.text
+    assert "The node pool has 2 machines and keeps 1. ACK chooses by itself which ones it releases" in page.text
+    assert "Machines of which ACK releases some m1, m2" in page.text
+    assert "Ask a second person to approve: scale vision to 1" in page.text
+    assert not Push.objects.exists()
+    answer = browser.post(SCALE, {"desired_size": "1", "reason": WHY})
+    request = OperationRequest.objects.get()
+    assert (answer["Location"], request.kind) == (f"/requests/{request.pk}/", "scale-down")
+    assert "Machines of which ACK releases some" in read(browser.get(answer["Location"])).text
+
+
 def test_another_size_is_set_at_once(visitor: Visitor, vision: NodePool) -> None:
     assert visitor(Role.OPERATOR).post(SCALE, {"desired_size": "3"})["Location"] == "/c/cloud/node-pools/vision/"
     assert not OperationRequest.objects.exists()

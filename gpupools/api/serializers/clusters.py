@@ -257,6 +257,19 @@ class NodePoolEdit(serializers.Serializer[None]):
     update_nodes = serializers.BooleanField(
         default=False, help_text="Update Labels and Taints of Existing Nodes; else only nodes added later get them."
     )
+    reason = serializers.CharField(
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Needed where a NoExecute taint ends pods.",
+    )
+    approved_pods = serializers.ListField(
+        child=serializers.CharField(max_length=320),
+        required=False,
+        default=list,
+        help_text="namespace/name of all pods that a NoExecute taint ends, where no second person has to approve that.",
+    )
 
 
 class ScaleIn(serializers.Serializer[None]):
@@ -265,13 +278,17 @@ class ScaleIn(serializers.Serializer[None]):
     desired_size = serializers.IntegerField(min_value=0)
     auto_scaling = AutoScalingField(required=False, allow_null=True, default=None)
     reason = serializers.CharField(
-        max_length=2000, required=False, allow_blank=True, default="", help_text="Needed to 0 while there are nodes."
+        max_length=2000,
+        required=False,
+        allow_blank=True,
+        default="",
+        help_text="Needed to 0 while there are nodes, and below their number while pods run there.",
     )
     approved_pods = serializers.ListField(
         child=serializers.CharField(max_length=320),
         required=False,
         default=list,
-        help_text="namespace/name of all pods that end, to 0 where no second person has to approve that.",
+        help_text="namespace/name of all pods that may end, where no second person has to approve that.",
     )
 
 
@@ -297,9 +314,10 @@ class AdoptIn(serializers.Serializer[None]):
 
 
 class AnswerOut(serializers.Serializer[None]):
-    """What an answer to drift became: a request where a mode changes, null where it is done at once."""
+    """What an answer to drift became: a request where a mode changes or pods end, null where it is done at once."""
 
     change = serializers.IntegerField(allow_null=True)
+    request = serializers.IntegerField(allow_null=True, help_text="Of an operation: a taint that ends pods.")
 
 
 class DeleteIn(serializers.Serializer[None]):

@@ -124,15 +124,18 @@ class NodePoolView(Door):
         """Say what an edit with this body would do to the pool and to each of its nodes; nothing is written."""
         pool = get_visible(self.get_queryset(), pk=pk)
         values = _taints(self.read(NodePoolEdit, partial=True))
+        for word in ("reason", "approved_pods"):
+            values.pop(word, None)
         return Response(EditPreviewOut(poolpreviews.edit(self.actor, pool, **values)).data)
 
-    @extend_schema(request=NodePoolEdit, responses=NodePoolOut, parameters=[IF_MATCH])
+    @extend_schema(request=NodePoolEdit, responses={200: NodePoolOut, 202: OperationRequestOut}, parameters=[IF_MATCH])
     def partial_update(self, request: Request, pk: str) -> Response:
-        """Edit free labels and taints."""
+        """Edit free labels and taints; 202 where a second person must approve a taint that ends pods."""
         pool = get_visible(self.get_queryset(), pk=pk)
         check_version(request, pool.version)
         values = _taints(self.read(NodePoolEdit, partial=True))
-        return self._shown(pools.edit(self.actor, pool, version=pool.version, **values))
+        made = pools.edit(self.actor, pool, version=pool.version, **values)
+        return asked(self, made) if isinstance(made, OperationRequest) else self._shown(made)
 
     @extend_schema(
         request=ScaleIn, responses={200: NodePoolOut, 202: OperationRequestOut}, parameters=[IDEMPOTENCY_KEY]
@@ -207,12 +210,15 @@ class NodePoolView(Door):
         """Let the pool want what one of its nodes carries; a request where that is another mode."""
         return self._answer(pk, AdoptIn, members.adopt)
 
-    def _answer(self, pk: str, body: Any, do: Callable[..., ModeChange | None]) -> Response:
+    def _answer(self, pk: str, body: Any, do: Callable[..., ModeChange | OperationRequest | None]) -> Response:
         pool = get_visible(self.get_queryset(), pk=pk)
         values = self.read(body)
 
         def work() -> Response:
-            change = do(self.actor, pool, **values)
-            return Response(AnswerOut({"change": change.pk if change else None}).data)
+            made = do(self.actor, pool, **values)
+            body: dict[str, int | None] = {"change": None, "request": None}
+            if made is not None:
+                body["request" if isinstance(made, OperationRequest) else "change"] = made.pk
+            return Response(AnswerOut(body).data)
 
         return self.once(work)

@@ -14,13 +14,14 @@ from django.views.decorators.http import require_http_methods
 
 from gpupools.domain.modes import ACK_POOL_LABEL
 from gpupools.errors import Missing
-from gpupools.models import Cluster, ModeChange, NodePool, Role
+from gpupools.models import Cluster, ModeChange, NodePool, OperationRequest, Role
 from gpupools.services import changes, members, nodes
 from gpupools.services.access import Actor
 from gpupools.web.door import actor_of, page
 from gpupools.web.forms import ConsoleForm, WordsField, attempt, status_of
 from gpupools.web.lines import OPEN_STATES
 from gpupools.web.shell import show
+from gpupools.web.views.poolcuts import asked
 from gpupools.web.views.pools import pool_of
 
 
@@ -91,7 +92,7 @@ def _do(request: HttpRequest, actor: Actor, pool: NodePool, form: MembersForm) -
     if wanted not in ("take-in", "take-out", "attach", "restore", "adopt"):
         raise Missing(_("There is no such action."))
 
-    def act() -> tuple[ModeChange | None]:
+    def act() -> tuple[ModeChange | OperationRequest | None]:
         typed = form.cleaned_data
         reason = typed["reason"]
         if wanted == "take-in":
@@ -114,5 +115,7 @@ def _do(request: HttpRequest, actor: Actor, pool: NodePool, form: MembersForm) -
     if change is None:
         messages.success(request, _("It is being carried out."))
         return redirect("web:pool", pool.cluster.name, pool.name)
+    if isinstance(change, OperationRequest):
+        return asked(request, change)
     messages.success(request, change.rule or _("The change is asked for. A second person must decide on it."))
     return redirect("web:change", change.pk)

@@ -24,7 +24,7 @@ from gpupools.web.views.pools import ScaleForm, line_of, pool_of, show_pool, wai
 
 
 class EmptyForm(ScaleForm):
-    """The last word before a pool is scaled to 0: why, and the pods that were shown."""
+    """The last word before a pool loses machines: why, and the pods that were shown."""
 
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
@@ -54,12 +54,15 @@ class DeleteForm(ConsoleForm):
 
 @taker("web:pool", "cluster", "name")
 def scale(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
-    """Set how many machines the pool shall have; to 0, after a page that says who is hit."""
+    """Set how many machines the pool shall have; where pods may end by it, after a page that says who is hit."""
     pool, form = pool_of(request, cluster, name), ScaleForm(request.POST)
     actor = actor_of(request)
     actor.require(Role.OPERATOR, pool.cluster)
-    if form.is_valid() and form.cleaned_data["desired_size"] == 0 and _has_machines(pool):
-        return _empty(request, pool)
+    if form.is_valid():
+        size = form.cleaned_data["desired_size"]
+        radius = poolcuts.released(pool, size)
+        if radius is not None and poolcuts.is_guarded(radius, size):
+            return _release(request, pool, size, radius)
     if attempt(form, lambda: poolcuts.scale(actor, pool, **form.wishes())):
         messages.success(request, _("%(name)s is being scaled.") % {"name": pool.name})
         return redirect("web:pool", cluster, name)
@@ -70,7 +73,7 @@ def _has_machines(pool: NodePool) -> bool:
     return pool.cluster.provider == Cluster.Provider.ACK and radii.machines_of(pool) != 0
 
 
-def _empty(request: HttpRequest, pool: NodePool) -> HttpResponse:
+def _release(request: HttpRequest, pool: NodePool, size: int, radius: Radius) -> HttpResponse:
     """Ask on the first POST, which comes from the form of sizes; act on the second, which has a reason."""
     actor = actor_of(request)
     form = EmptyForm(request.POST) if "reason" in request.POST else EmptyForm(initial=request.POST.dict())
@@ -85,9 +88,10 @@ def _empty(request: HttpRequest, pool: NodePool) -> HttpResponse:
         "pool": pool,
         "form": form,
         "sizes": [form[name] for name in ("desired_size", "enable", "min_instances", "max_instances")],
-        "radius": radii.of_pool(pool),
-        "requests": waiting_for(actor, pool).filter(kind=Kind.SIZE_0.value),
-        "second_person": requestrules.needed_for(Kind.SIZE_0),
+        "size": size,
+        "radius": radius,
+        "requests": waiting_for(actor, pool).filter(kind=poolcuts.kind_of(size).value),
+        "second_person": requestrules.needed_for(poolcuts.kind_of(size)),
     }
     return show(request, "pool_empty.html", context, status=status_of(form))
 

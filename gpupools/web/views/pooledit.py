@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -17,16 +17,18 @@ from django.views.decorators.http import require_http_methods
 
 from gpupools.domain.labels import EFFECTS
 from gpupools.domain.modes import CARD_COUNT_LABEL, CARD_MEMORY_LABEL, CARD_NAME_LABEL
+from gpupools.domain.requests import Kind
 from gpupools.errors import Conflict
-from gpupools.models import Cluster, NodePool, Role
-from gpupools.services import poolpreviews, pools
+from gpupools.models import Cluster, NodePool, OperationRequest, Role
+from gpupools.services import poolpreviews, pools, requestrules
 from gpupools.services.access import Actor
 from gpupools.services.poolpreviews import EditPreview
 from gpupools.web.door import actor_of, page
 from gpupools.web.forms import ConsoleForm, LabelsField, TaintsField, attempt, status_of
 from gpupools.web.lines import NodeLine
 from gpupools.web.shell import show
-from gpupools.web.views.pools import line_of, pool_of
+from gpupools.web.views.poolcuts import asked
+from gpupools.web.views.pools import line_of, pool_of, waiting_for
 
 CARD_LABELS = (CARD_NAME_LABEL, CARD_MEMORY_LABEL, CARD_COUNT_LABEL)
 REACH = {
@@ -58,6 +60,13 @@ class EditForm(ConsoleForm):
         widget=forms.RadioSelect,
         error_messages={"required": gettext_lazy("Choose whether nodes that exist shall get them too.")},
     )
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        required=False,
+        max_length=1000,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text=gettext_lazy("Kept in the audit log with your name; whoever decides reads it."),
+    )
     version = forms.IntegerField(widget=forms.HiddenInput)
     seen = forms.CharField(required=False, max_length=64, widget=forms.HiddenInput)
 
@@ -71,6 +80,12 @@ class EditForm(ConsoleForm):
         typed = self.cleaned_data
         return {"labels": typed["labels"], "taints": typed["taints"], "update_nodes": typed["update_nodes"] == "yes"}
 
+    @property
+    def approved(self) -> dict[str, Any]:
+        """Why pods may end by it, and those that the page named."""
+        shown = self.data.getlist("approved_pods") if isinstance(self.data, QueryDict) else []
+        return {"reason": self.cleaned_data["reason"], "approved_pods": shown}
+
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @page
@@ -83,7 +98,9 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     preview = None
     if request.method == "POST":
         preview = attempt(form, lambda: _preview(actor, pool, form))
-        if preview and "save" in request.POST and attempt(form, lambda: _save(actor, pool, form, preview)):
+        if preview and "save" in request.POST and (made := attempt(form, lambda: _save(actor, pool, form, preview))):
+            if isinstance(made, OperationRequest):
+                return asked(request, made)
             messages.success(request, _said(preview))
             return redirect("web:pool", cluster, name)
     context = {
@@ -97,6 +114,8 @@ def edit(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
         "effects": EFFECTS,
         "reach": REACH,
         "card_labels": _card_labels(line.lines),
+        "requests": waiting_for(actor, pool).filter(kind=Kind.EVICTING_TAINT.value),
+        "second_person": requestrules.needed_for(Kind.EVICTING_TAINT),
     }
     return show(request, "pool_edit.html", context, status=status_of(form))
 
@@ -109,11 +128,11 @@ def _preview(actor: Actor, pool: NodePool, form: EditForm) -> EditPreview:
     return poolpreviews.edit(actor, pool, **form.wishes())
 
 
-def _save(actor: Actor, pool: NodePool, form: EditForm, preview: EditPreview) -> NodePool:
+def _save(actor: Actor, pool: NodePool, form: EditForm, preview: EditPreview) -> NodePool | OperationRequest:
     if form.cleaned_data["seen"] != _digest(preview):
         message = _("What would happen to the nodes is not what you looked at any more: look at it again below.")
         raise Conflict(message, code="moved", pool=pool.name)
-    return pools.edit(actor, pool, version=form.cleaned_data["version"], **form.wishes())
+    return pools.edit(actor, pool, version=form.cleaned_data["version"], **form.wishes(), **form.approved)
 
 
 def _digest(preview: EditPreview) -> str:

@@ -34,6 +34,8 @@ ROWS_PER_PAGE = 50
 KIND_TEXTS = {
     Kind.FORCED_DELETE.value: gettext_lazy("deleting a node pool with its machines"),
     Kind.SIZE_0.value: gettext_lazy("scaling a node pool that has nodes to 0"),
+    Kind.SCALE_DOWN.value: gettext_lazy("scaling a node pool below the number of its nodes while pods run there"),
+    Kind.EVICTING_TAINT.value: gettext_lazy("a NoExecute taint that ends pods on nodes that exist"),
     Kind.COMPONENT_UNINSTALL.value: gettext_lazy("uninstalling a component"),
     Kind.MPS_UPGRADE.value: gettext_lazy("upgrading or configuring the MPS control daemon"),
 }
