@@ -126,8 +126,11 @@ def outlook(
     mode: Mode,
     labels: dict[str, str],
     evict: bool,
+    beside: Sequence[GpuNode] = (),
 ) -> Outlook:
     """Compare the cluster as it is with the cluster after ``changing`` are in a mode and free of their holders.
+
+    ``beside``: nodes that are in the mode already and only get another choice of cards; they keep their pods.
 
     Each pod is asked about alone, so two that gain a place may gain the same one.
     """
@@ -157,8 +160,8 @@ def outlook(
         if then.chosen is None:
             homeless.append(_moved(pod, then.message or then.prefilter))
     return Outlook(
-        capacities(changing),
-        _capacity(mode.value, list(new.values()), unit),
+        capacities([*changing, *beside]),
+        _capacity(mode.value, [*new.values(), *beside], unit),
         tuple(unblocked),
         tuple(stranded),
         tuple(homeless),

@@ -272,10 +272,6 @@ def counted(count: int) -> str:
     return "1 node" if count == 1 else f"{count} nodes"
 
 
-def _count(nodes: Sequence[str]) -> str:
-    return counted(len(nodes))
-
-
 def expected(steps: Sequence[Step], measured: Callable[[str], int | None]) -> tuple[Step, ...]:
     """Return the steps with the time that steps of their kind took here before, where that is known."""
     return tuple(

@@ -67,6 +67,9 @@ def checked(
     """Check what needs no look at the cluster, all of it at once. Raises Invalid with an error per field."""
     errors = _way_errors(pool, way, batch_size, node_names, target_pool)
     home = target_pool if way == Way.MOVE and target_pool else pool
+    if target_policy and way in (Way.WHOLE, Way.BATCHES):
+        # Whoever names a policy alone wants that, and the mode as it is.
+        target_mode = target_mode or pool.mode
     if way in (Way.MOVE, Way.JOIN) and home.mode:
         # Where a node goes decides what it becomes.
         target_mode = target_mode or home.mode
@@ -217,7 +220,8 @@ def judged(wish: Wish, seen: Seen) -> dict[str, Any]:
     ]
     pace = "one by one" if wish.batch < 2 else f"{wish.batch} at a time"
     if any(step.kind == routes.ATTACH for step in steps_of(wish, seen)):
-        warned.append(("set-up-anew", f"Nodes leave their pool {pace} and join one anew; ACK wipes their disks."))
+        # What cannot be had back is read first.
+        warned.insert(0, ("set-up-anew", f"Nodes leave their pool {pace} and join one anew; ACK wipes their disks."))
         if others := plans.bystanders(leaving, seen.pods):
             warned.append(plans.bystander_warning(others))
     if MODES[wish.mode].shared and wish.home.cpu_policy == "static":
@@ -248,9 +252,19 @@ def _outlook(wish: Wish, seen: Seen, leaving: Sequence[GpuNode]) -> dict[str, An
         return {}
     labels = {**mode_labels(wish.mode, wish.policy), **wish.home.labels}
     labels[pool_label(wish.home.cluster)] = wish.home.pool_id or wish.home.name
-    found = outlook.outlook(leaving, seen.fleet, seen.pods, mode=wish.mode, labels=labels, evict=wish.evict)
+    beside = _beside(wish, seen, leaving)
+    found = outlook.outlook(
+        leaving, seen.fleet, seen.pods, mode=wish.mode, labels=labels, evict=wish.evict, beside=beside
+    )
     built: dict[str, Any] = msgspec.to_builtins(found)
     return built
+
+
+def _beside(wish: Wish, seen: Seen, leaving: Sequence[GpuNode]) -> list[GpuNode]:
+    """Return the nodes that keep their mode and get another choice of cards."""
+    gone = {node.name for node in leaving}
+    kept = [node for node in seen.nodes if node.name not in gone]
+    return [node for node in kept if changefacts.node_changes(wish.home, node, wish.mode, wish.policy)]
 
 
 def leaving_of(wish: Wish, seen: Seen) -> list[GpuNode]:
@@ -274,6 +288,7 @@ def steps_of(wish: Wish, seen: Seen) -> tuple[Step, ...]:
         way=wish.way,
         batch=wish.batch,
         scaled=bool(wish.pool.auto_scaling.get("enable")),
+        written=len(leaving) + len(_beside(wish, seen, leaving)) if leaving else 0,
     )
 
 

@@ -43,10 +43,6 @@ def guide(change: ModeChange) -> Guidance:
 
 
 def _came(change: ModeChange, seen: Seen) -> tuple[str, ...]:
-    known = {each["uid"] for each in change.blast_radius}
     leaving = changerules.leaving_of(changerules.wish_of(change), seen)
-    return tuple(
-        f"{pod.namespace}/{pod.name}"
-        for pod in plans.holders(leaving, seen.pods)
-        if pod.uid not in known and not pod.terminating
-    )
+    came = changefacts.newcomers(change, plans.holders(leaving, seen.pods), seen.pods)
+    return tuple(f"{pod.namespace}/{pod.name}" for pod in came)

@@ -13,7 +13,7 @@ from django.utils import timezone
 from gpupools.domain.changes import MOVES, OPEN, Move, State
 from gpupools.errors import Conflict, ConsoleError, Invalid, Missing, NotAllowed, Unreachable
 from gpupools.models import AuditEntry, ChangeStep, Cluster, ModeChange, NodePool, Push, Role
-from gpupools.services import changequeue, changes
+from gpupools.services import changequeue, changes, flights
 from gpupools.services.access import SYSTEM, Actor
 from gpupools.services.rows import ANOTHER_NAMESPACE
 from tests.domain.builders import a_node, a_pod
@@ -248,3 +248,29 @@ def test_reasons_for_pausing_and_giving_up_are_needed(operator: Actor, pool: Nod
         with pytest.raises(ConsoleError) as caught:
             act(operator, change, reason="")
         assert isinstance(caught.value, Invalid)
+
+
+def test_a_wish_for_a_policy_alone_keeps_the_mode_of_the_pool(operator: Actor, lab: Cluster, pool: NodePool) -> None:
+    NodePool.objects.filter(pk=pool.pk).update(mode="cgpu", policy="binpack")
+    pool.refresh_from_db()
+    show(lab, [a_node("n1", "cgpu", policy="binpack", labels=POOL)])
+    change = asked(operator, pool, target_mode="", target_policy="spread")
+    assert (change.target_mode, change.target_policy) == ("cgpu", "spread")
+
+
+def test_beside_a_node_that_drifted_all_nodes_that_are_written_are_counted(
+    operator: Actor, lab: Cluster, pool: NodePool
+) -> None:
+    NodePool.objects.filter(pk=pool.pk).update(mode="cgpu", policy="binpack")
+    pool.refresh_from_db()
+    kept = [a_node(f"n{number}", "cgpu", policy="binpack", labels=POOL) for number in (1, 2, 3)]
+    show(
+        lab, [*kept, a_node("n4", "share", policy="binpack", labels=POOL)], [a_pod("stays", mem=2, at={0: 2}, on="n1")]
+    )
+    change = asked(operator, pool, target_mode="cgpu", target_policy="spread")
+    assert sum(each["nodes"] for each in change.outlook["before"]) == 4
+    assert change.outlook["after"]["nodes"] == 4
+    titles = [step.title for step in flights.plan(operator, pool, target_mode="cgpu", target_policy="spread").steps]
+    assert "Cordon n4" in titles
+    assert "Write the labels to 4 nodes, one after the other" in titles
+    assert change.blast_radius == [], "who only gets another choice of cards keeps its pods"

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 from django.test import Client
 
+from gpupools.domain.modes import ACK_POOL_LABEL
 from gpupools.models import Cluster, ModeChange, Role
 from gpupools.services.access import Actor
-from tests.domain.builders import a_pod
-from tests.services.builders import an_actor
+from tests.domain.builders import a_node, a_pod
+from tests.services.builders import a_cluster, a_component, a_pool, an_actor
 from tests.services.showing import show
 from tests.web.conftest import Lab, Visitor
 from tests.web.reading import Page
@@ -269,3 +270,27 @@ def test_whoever_decides_reads_which_pods_came_since_the_request(visitor: Visito
     page = Page(visitor(Role.ADMIN).get(f"/changes/{change.pk}/").content.decode())
     assert "1 pod holds cards that nobody had seen at the request: default/came" in page.text
     assert page.all("button", value="approve")
+
+
+def test_on_ack_a_change_by_machine_is_called_that_and_says_first_that_disks_are_wiped(
+    visitor: Visitor, empty_redis: object
+) -> None:
+    cluster = a_cluster("cloud", provider=Cluster.Provider.ACK, spec="ack.pro.small")
+    a_component(cluster, "ack-ai-installer")
+    a_pool(cluster, "vision", pool_id="np1")
+    show(cluster, [a_node("n1", "cgpu", labels={ACK_POOL_LABEL: "np1"})])
+    address, wish = "/c/cloud/node-pools/vision/change-mode/", {"holders": "wait", "way": "whole", "reason": "why"}
+    page = Page(visitor(Role.OPERATOR).get(address, {**wish, "target_mode": "share"}).content.decode())
+    assert "Machine by machine Each machine leaves the pool and joins it anew" in page.text
+    assert "The whole pool at once" not in page.text
+    assert page.text.index("ACK wipes their disks.") < page.text.index("What changes")
+    assert (
+        "one call writes"
+        in Page(visitor(Role.OPERATOR).get(address, wish | {"target_mode": "mps"}).content.decode()).text
+    )
+    assert visitor(Role.OPERATOR).post(address, {**wish, "target_mode": "share"}).status_code == 302
+    change = ModeChange.objects.get()
+    assert change.warnings[0]["code"] == "set-up-anew"
+    page = Page(visitor(Role.ADMIN).get(f"/changes/{change.pk}/").content.decode())
+    assert "Machine by machine, disks wiped" in page.text
+    assert "The whole pool at once" not in page.text

@@ -26,6 +26,7 @@ from gpupools.web.door import actor_of, cluster_of, page, taker
 from gpupools.web.forms import ConsoleForm, attempt, status_of
 from gpupools.web.lines import OPEN_STATES, component_states, mode_choices, needs_of
 from gpupools.web.shell import show
+from gpupools.web.views.changeways import way_text, ways
 from gpupools.web.views.pools import POLICY_TEXTS, pool_of
 
 MOST_UNFOLDED = 24
@@ -167,6 +168,7 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
         return redirect("web:change", made.pk)
     holding = pool.changes.filter(state__in=OPEN_STATES).first()
     flight = None if holding else _flight(actor, pool, form)
+    chosen = {key: form[key].value() or first[key] for key in first}
     context = {
         "holding": holding,
         "nav": "pools",
@@ -178,8 +180,8 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
         "holder_texts": HOLDER_TEXTS,
         "holder_choices": ModeChange.Holders.choices,
         "needs": needs_of(flight.change.target_mode, component_states(pool.cluster)) if flight else (),
-        "chosen": {key: form[key].value() or first[key] for key in first},
-        "ways": _ways(pool),
+        "chosen": chosen,
+        "ways": ways(pool, target=chosen["target_mode"], planned=flight.steps if flight else ()),
         "members": members,
         "chosen_nodes": form["node_names"].value() or (),
     }
@@ -189,41 +191,6 @@ def request_change(request: HttpRequest, cluster: str, name: str) -> HttpRespons
 def _members(actor: Actor, pool: NodePool) -> list[str]:
     rows = nodes.listing(actor, pool.cluster).rows
     return [row.name for row in rows if row.pool_row is not None and row.pool_row.pk == pool.pk]
-
-
-def _ways(pool: NodePool) -> list[tuple[str, Any, Any]]:
-    """Return (value, title, consequence) of each way, in the words of the pool's provider."""
-    if pool.cluster.provider == Cluster.Provider.ACK:
-        return [
-            (
-                "whole",
-                _("The whole pool at once"),
-                _("All nodes are cordoned and freed; then one call writes the labels to the pool and its nodes."),
-            ),
-            (
-                "batches",
-                _("Free the nodes by batches"),
-                _("Nodes are cordoned and freed a few at a time; the labels still reach all of them in one call."),
-            ),
-            (
-                "move",
-                _("Move nodes into another pool"),
-                _("Each machine leaves this pool, is set up anew and joins the other one; the rest stays in use."),
-            ),
-        ]
-    return [
-        (
-            "whole",
-            _("The whole pool at once"),
-            _("All nodes are cordoned and freed before the first label is written."),
-        ),
-        (
-            "batches",
-            _("A few nodes at a time"),
-            _("Each batch goes all the way before the next one is cordoned; the rest stays in use."),
-        ),
-        ("move", _("Move nodes into another pool"), _("The chosen nodes get the labels and taints of the other pool.")),
-    ]
 
 
 def _flight(actor: Actor, pool: Any, form: ChangeForm) -> flights.Flight | None:
@@ -279,6 +246,7 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "change": change,
         "pool": change.pool,
         **progress,
+        "way_text": way_text(change),
         "guidance": pendingguides.guide(change)
         if change.state == State.PENDING
         else guidance.guide(change, progress["steps"]),
