@@ -134,7 +134,6 @@ class DecisionForm(ConsoleForm):
     )
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
 class ConfirmForm(DecisionForm):
     """What somebody did by hand. Its box stands beside that of the other decisions, so its ids are its own."""
 
@@ -143,6 +142,7 @@ class ConfirmForm(DecisionForm):
         self.fields["reason"].label = gettext_lazy("What was done")
 
 
+@require_http_methods(["GET", "HEAD", "POST"])
 @page
 def request_change(request: HttpRequest, cluster: str, name: str) -> HttpResponse:
     """Show the flight plan of a change of mode; asking for it is the last button of the same page."""
@@ -203,9 +203,6 @@ def _flight(actor: Actor, pool: Any, form: ChangeForm) -> flights.Flight | None:
     except ConsoleError as error:
         if not form.errors:
             form.take(error)
-    guided = pendingguides.guide(change) if change.state == State.PENDING else guidance.guide(change, progress["steps"])
-    # Pods came that nobody had seen: going on is a decision like the first one.
-    needs_admin = any(each.code == "decide-newcomers" for each in guided.advice)
         return None
 
 
@@ -214,8 +211,6 @@ def _change_of(request: HttpRequest, pk: int) -> ModeChange:
     found = (
         ModeChange.objects.visible_to(actor)
         .select_related("pool__cluster", "target_pool__cluster", "undoes", "requested_by", "decided_by")
-        "confirm_form": ConfirmForm(initial={"reason": form["reason"].value()}),
-        "needs_admin": needs_admin,
         .filter(pk=pk)
         .first()
     )
@@ -241,16 +236,19 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
     decides = not is_requester or settings.GPUPOOLS_ALLOW_SELF_APPROVAL
     is_admin, is_operator = actor.can(Role.ADMIN, cluster), actor.can(Role.OPERATOR, cluster)
     progress = _progress(change)
+    guided = pendingguides.guide(change) if change.state == State.PENDING else guidance.guide(change, progress["steps"])
+    # Pods came that nobody had seen: going on is a decision like the first one.
+    needs_admin = any(each.code == "decide-newcomers" for each in guided.advice)
     context = {
         "nav": "approvals",
         "change": change,
         "pool": change.pool,
         **progress,
         "way_text": way_text(change),
-        "guidance": pendingguides.guide(change)
-        if change.state == State.PENDING
-        else guidance.guide(change, progress["steps"]),
+        "guidance": guided,
         "form": form,
+        "confirm_form": ConfirmForm(initial={"reason": form["reason"].value()}),
+        "needs_admin": needs_admin,
         "radius": changes.visible_radius(actor, change),
         "is_requester": is_requester,
         "is_open": change.state in OPEN_STATES,
