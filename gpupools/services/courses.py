@@ -14,7 +14,7 @@ from gpupools.domain.disruptions import is_pinned
 from gpupools.domain.gpus import GpuNode
 from gpupools.domain.modes import Mode, mode_of_label
 from gpupools.domain.routes import Way
-from gpupools.errors import Conflict, Unreachable
+from gpupools.errors import Conflict, Refused, Unreachable
 from gpupools.models import ChangeStep, Cluster, ModeChange, Role
 from gpupools.services import audit, bell, changefacts, changequeue, changerules, holdings, notices, pushes, radii
 from gpupools.services.access import Actor
@@ -166,7 +166,7 @@ def visible_newcomers_back(actor: Actor, change: ModeChange) -> list[dict[str, A
     """Return ``newcomers_back`` as the actor may see them; None when nobody knows them now."""
     try:
         return radii.visible(actor, change.pool.cluster, newcomers_back(change))
-    except Unreachable:
+    except (Refused, Unreachable):
         return None
 
 

@@ -258,6 +258,9 @@ def _detail(request: HttpRequest, change: ModeChange, form: DecisionForm, *, sta
         "waits_for_another": Move.APPROVE in open_moves and is_requester,
         "may_roll_back": is_operator and Move.ROLL_BACK in open_moves,
         "way_back": courses.steps_back(change) if is_operator and Move.ROLL_BACK in open_moves else (),
+        "newcomers_back": courses.visible_newcomers_back(actor, change) if Move.ROLL_BACK in open_moves else (),
+        "ticks": is_admin and decides,
+        "ticked": request.POST.getlist("approved_pods"),
         "by_hand": courses.waiting_for_a_person(change) if is_operator else None,
         "may_undo": is_operator and change.state == State.APPLIED.value and change.way != Way.JOIN,
         "may_ask_again": is_operator and change.state in ENDED_UNDONE,
@@ -350,8 +353,10 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
     call, takes_reason, done = ACTIONS.get(request.POST.get("action", ""), (None, False, ""))
     if call is None:
         raise Missing(_("There is no such decision."))
-    reason = {"reason": request.POST.get("reason", "")} if takes_reason else {}
-    attempt(form, lambda: call(actor_of(request), change, **reason))
+    words: dict[str, Any] = {"reason": request.POST.get("reason", "")} if takes_reason else {}
+    if request.POST["action"] == "roll_back":
+        words["approved_pods"] = request.POST.getlist("approved_pods")
+    attempt(form, lambda: call(actor_of(request), change, **words))
     if form.errors:
         change.refresh_from_db()
         return _detail(request, change, form, status=400)
