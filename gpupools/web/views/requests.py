@@ -92,6 +92,10 @@ def _detail(
     actor = actor_of(request)
     waits = Move.APPROVE in moves_from(State(asked.state))
     is_requester = actor.user_id == asked.requested_by_id
+    if is_requester:
+        form.fields["reason"].help_text = _(
+            "It stays in the audit log, which says that you decided on your own request."
+        )
     may_decide = (
         waits and actor.can(Role.ADMIN, asked.cluster) and (not is_requester or settings.GPUPOOLS_ALLOW_SELF_APPROVAL)
     )
