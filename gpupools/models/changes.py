@@ -6,6 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from gpupools.domain.changes import OPEN, State
+from gpupools.domain.modes import MODE_LABEL, PLACEMENT_LABEL, PlacementPolicy, mode_of_label
 from gpupools.models.access import Onlooker, User
 from gpupools.models.pools import NodePool
 
@@ -81,6 +82,21 @@ class ModeChange(models.Model):
 
     def __str__(self) -> str:
         return f"{self.pool}: {self.from_mode or 'undeclared'} -> {self.target_mode}"
+
+    @property
+    def restored_from(self) -> tuple[str, ...]:
+        """What is found on nodes that this change brings back to what their pool wants; empty for any other change."""
+        if self.way not in (self.Way.WHOLE, self.Way.BATCHES) or not self.from_mode or self.undoes_id:
+            return ()
+        packs = PlacementPolicy.BINPACK.value
+        if self.from_mode != self.target_mode or (self.from_policy or packs) != (self.target_policy or packs):
+            return ()
+        found = set()
+        for row in self.diff.get("nodes", ()):
+            old = {each["key"]: each["old"] for each in row["labels"]}
+            mode = mode_of_label(old[MODE_LABEL]) if old.get(MODE_LABEL) else None
+            found.add(mode.value if mode else old.get(MODE_LABEL) or old.get(PLACEMENT_LABEL) or "no label")
+        return tuple(sorted(found))
 
 
 class ChangeStep(models.Model):

@@ -72,9 +72,13 @@ def attach(actor: Actor, pool: NodePool, *, instance_ids: Sequence[str], reason:
     return push
 
 
-def restore(actor: Actor, pool: NodePool, *, reason: str) -> ModeChange | OperationRequest | None:
+def restore(
+    actor: Actor, pool: NodePool, *, reason: str, holders: str = ModeChange.Holders.WAIT
+) -> ModeChange | OperationRequest | None:
     """Bring nodes back to what their pool wants: a request where a mode would change or a taint ends pods, else at
     once (None). Where the policy wants no second person for a taint, these pods are named in an edit instead.
+
+    ``holders``: what becomes of pods that hold cards where a mode changes, as in any mode change.
     """
     actor.require(Role.OPERATOR, pool.cluster)
     reason = needed(reason, "Say why the nodes are brought back.")
@@ -82,7 +86,8 @@ def restore(actor: Actor, pool: NodePool, *, reason: str) -> ModeChange | Operat
     if not found:
         raise Conflict(f"No node differs from {pool.name}.", code="no-drift", pool=pool.name)
     if any(each.is_mode for each in found):
-        return changes.request(actor, pool, target_mode=pool.mode, target_policy=pool.policy or None, reason=reason)
+        policy = pool.policy or None
+        return changes.request(actor, pool, target_mode=pool.mode, target_policy=policy, holders=holders, reason=reason)
     made = pools.edit(actor, pool, update_nodes=True, reason=reason)
     return made if isinstance(made, OperationRequest) else None
 

@@ -47,7 +47,10 @@ def _concerned(site: Site) -> set[str]:
     """Return the names by which the change knows the nodes of a step, also of those that are out of the cluster."""
     if site.step.node_names:
         return set(site.step.node_names)
-    return {node.name for node in site.nodes}
+    present = {node.name for node in site.nodes}
+    # Nodes of the pool that were as wanted from the start are no part of what is done.
+    written = {site.name_now(row["node"]) for row in site.change.diff.get("nodes", ())}
+    return present & written or present
 
 
 def _open(site: Site, names: set[str]) -> set[str]:

@@ -93,6 +93,8 @@ def test_drift_of_a_mode_is_restored_by_a_request(
     changes.approve(admin, change, reason="agreed")
     drive(reaches(change, State.APPLIED), what="a restored node")
     assert nodes_of(cluster)["gpu-02"].labels[MODE] == "default"
+    done = {name for step in change.steps.all() for name in step.learned.get("done", ())}
+    assert done == {"gpu-02"}, "the other node was never part of it"
     with pytest.raises(Conflict) as nothing:
         members.restore(operator, pool, reason="again")
     assert nothing.value.code == "no-drift"

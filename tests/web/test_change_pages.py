@@ -294,3 +294,48 @@ def test_on_ack_a_change_by_machine_is_called_that_and_says_first_that_disks_are
     page = Page(visitor(Role.ADMIN).get(f"/changes/{change.pk}/").content.decode())
     assert "Machine by machine, disks wiped" in page.text
     assert "The whole pool at once" not in page.text
+
+
+def test_a_restore_is_titled_so_where_it_is_decided_on(visitor: Visitor, lab: Lab) -> None:
+    drifted = [
+        a_node("n-cgpu", "share", labels=node.labels | {"ack.node.gpu.schedule": "share"})
+        if node.name == "n-cgpu"
+        else node
+        for node in lab.picture.nodes
+    ]
+    show(lab.cluster, drifted, lab.picture.pods)
+    pool_page = Page(visitor(Role.OPERATOR).get("/c/lab/node-pools/cgpu/").content.decode()).text
+    assert "differs from its pool" in pool_page
+    typed = {"action": "restore", "reason": "as it was", "holders": "evict"}
+    assert visitor(Role.OPERATOR).post("/c/lab/node-pools/cgpu/nodes/", typed).status_code == 302
+    change = ModeChange.objects.get()
+    assert change.holders == "evict"
+    for address in (f"/changes/{change.pk}/", "/approvals/"):
+        text = Page(visitor(Role.ADMIN).get(address).content.decode()).text
+        assert "Restore" in text
+        assert "found: share" in text
+
+
+def test_half_way_a_pool_says_that_its_nodes_are_being_changed_and_shows_no_drift(visitor: Visitor, lab: Lab) -> None:
+    change = ask(visitor)
+    ModeChange.objects.update(state="applying")
+    half = [
+        a_node("n-cgpu", "core_mem", policy="spread", labels={"gpupools.internal/pool": "cgpu"})
+        if node.name == "n-cgpu"
+        else node
+        for node in lab.picture.nodes
+    ]
+    show(lab.cluster, half, lab.picture.pods)
+    for address, said in (
+        ("/c/lab/node-pools/cgpu/", f"1 node is being changed by #{change.pk}"),
+        ("/c/lab/node-pools/", f"1 node is being changed by #{change.pk}"),
+        ("/c/lab/nodes/n-cgpu/", f"This node is being changed by #{change.pk}"),
+        ("/c/lab/nodes/", f"being changed by #{change.pk}"),
+    ):
+        text = Page(visitor(Role.VIEWER).get(address).content.decode()).text
+        assert said in text, address
+        assert "differ from" not in text, address
+        assert "drift on" not in text, address
+    found = visitor(Role.VIEWER).get("/api/v1/clusters/lab/nodes/n-cgpu/").json()
+    assert found["drift"] == []
+    assert {each["change"] for each in found["changing"]} == {change.pk}

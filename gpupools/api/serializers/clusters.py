@@ -313,6 +313,13 @@ class AdoptIn(serializers.Serializer[None]):
     reason = serializers.CharField(max_length=2000)
 
 
+class RestoreIn(serializers.Serializer[None]):
+    """Why nodes are brought back; ``holders``, where a mode changes: wait for pods that hold cards, or evict."""
+
+    holders = serializers.CharField(max_length=8, required=False, default="wait")
+    reason = serializers.CharField(max_length=2000)
+
+
 class AnswerOut(serializers.Serializer[None]):
     """What an answer to drift became: a request where a mode changes or pods end, null where it is done at once."""
 

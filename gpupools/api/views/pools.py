@@ -21,7 +21,7 @@ from gpupools.api.serializers.clusters import (
     NodePoolEdit,
     NodePoolIn,
     NodePoolOut,
-    ReasonIn,
+    RestoreIn,
     ScaleIn,
     TakeOutIn,
 )
@@ -198,11 +198,11 @@ class NodePoolView(Door):
 
         return self.once(work)
 
-    @extend_schema(request=ReasonIn, responses=AnswerOut, parameters=[IDEMPOTENCY_KEY])
+    @extend_schema(request=RestoreIn, responses=AnswerOut, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"], url_path="restore-drift")
     def restore_drift(self, request: Request, pk: str) -> Response:
         """Bring nodes back to what the pool wants; a request where a mode would change."""
-        return self._answer(pk, ReasonIn, members.restore)
+        return self._answer(pk, RestoreIn, members.restore)
 
     @extend_schema(request=AdoptIn, responses=AnswerOut, parameters=[IDEMPOTENCY_KEY])
     @action(detail=True, methods=["post"], url_path="adopt-drift")

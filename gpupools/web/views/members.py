@@ -99,7 +99,8 @@ def _do(request: HttpRequest, actor: Actor, pool: NodePool, form: MembersForm) -
             chosen = {"node_names": typed["node_names"], "holders": typed["holders"] or ModeChange.Holders.WAIT}
             return (changes.request(actor, pool, way=ModeChange.Way.JOIN, reason=reason, **chosen),)
         if wanted == "restore":
-            return (members.restore(actor, pool, reason=reason),)
+            holders = typed["holders"] or ModeChange.Holders.WAIT
+            return (members.restore(actor, pool, reason=reason, holders=holders),)
         if wanted == "adopt":
             return (members.adopt(actor, pool, node_name=typed["node_name"], reason=reason),)
         if wanted == "attach":
