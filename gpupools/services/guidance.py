@@ -152,7 +152,9 @@ def _running(change: ModeChange, steps: Sequence[ChangeStep], held: Held) -> Gui
     if step.kind in (routes.WAIT_RESOURCES, routes.WAIT_DAEMON) and (lacking := _lacking_components(change, step)):
         headline = _at(steps, step, f"Waits for {' and '.join(lacking)}")
         said = "; ".join(f"{name}: {state}" for name, state in lacking.items())
-        message = f"{said}. Install or repair it on the cluster's Components page; then this goes on by itself."
+        message = (
+            f"{said}. Install or repair it on the cluster's page Cloud-native AI Suite; then this goes on by itself."
+        )
         found = (Advice("fix-component", message), Advice("pause", "Or pause it, and roll it back or give it up."))
         return Guidance(headline, step.detail, False, False, since, done, left, held, found)
     is_stuck = step.kind == routes.DRAIN and step.detail and timezone.now() - since >= STUCK
