@@ -31,7 +31,7 @@ def by_hand(site: Site) -> Result:
         site.learn(boots={node.name: node.boot_id for node in site.nodes})
     if site.step.confirmed_at is None:
         if site.step.learned.get("unseen"):
-            return Waiting(site.step.detail, PERSON_SECONDS)
+            return Waiting(_doubt(site), PERSON_SECONDS)
         return Waiting("Waits for a person: do it, then confirm it here.", PERSON_SECONDS)
     who = site.step.confirmed_by.get_username() if site.step.confirmed_by else "somebody"
     unseen = sorted(node.name for node in site.nodes if _is_as_before(site, node))
@@ -64,10 +64,18 @@ def _said(site: Site, unseen: list[str]) -> str:
 
 def _doubted(site: Site, who: str, unseen: list[str]) -> Waiting:
     """Take a confirmation back, and keep which nodes speak against it."""
-    learned = {**site.step.learned, "unseen": unseen}
+    learned = {**site.step.learned, "unseen": unseen, "doubted": who}
     row = ChangeStep.objects.filter(pushes.is_held(site.push), pk=site.step.pk)
     if not row.update(confirmed_by=None, confirmed_at=None, learned=learned):
         raise pushes.LostLease()
     site.step.learned, site.step.confirmed_at, site.step.confirmed_by = learned, None, None
-    said = f"Waits for a person: {who} confirmed it, but {_said(site, unseen)}."
-    return Waiting(cut(f"{said} Do it and confirm; or confirm once more to go on without.", 900), PERSON_SECONDS)
+    return Waiting(_doubt(site), PERSON_SECONDS)
+
+
+def _doubt(site: Site) -> str:
+    # By what is kept on the step: whoever follows a worker that died before its words were stored says the same.
+    learned = site.step.learned
+    said = (
+        f"Waits for a person: {learned.get('doubted', 'somebody')} confirmed it, but {_said(site, learned['unseen'])}."
+    )
+    return cut(f"{said} Do it and confirm; or confirm once more to go on without.", 900)
