@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from gpupools.domain.changes import State
 from gpupools.models import ModeChange
-from gpupools.services import changes
+from gpupools.services import changes, courses
 from tests.services.crash_stage import Stage
 
 # Runs of a change that belong to no step: the one that starts it, the one that closes it, the one that gives it up.
@@ -83,11 +83,17 @@ def joined_and_leaves(stage: Stage) -> ModeChange:
     return changes.roll_back(stage.operator, change, reason="enough")
 
 
+def _back_over_newcomers(stage: Stage, change: ModeChange) -> ModeChange:
+    named = [pod["pod"] for pod in courses.newcomers_back(change)]
+    assert named, "somebody decides over the pods that came"
+    return changes.roll_back(stage.admin, change, reason="enough", approved_pods=named)
+
+
 def goes_back_to_mps(stage: Stage) -> ModeChange:
     pool = stage.pool("mps", scaled=stage.is_ack)
     change = stage.stopped_after(stage.approved(pool, "exclusive", holders="evict"), "uncordon")
     stage.occupy([node.name for node in stage.nodes(pool)], "exclusive")
-    return changes.roll_back(stage.operator, change, reason="enough")
+    return _back_over_newcomers(stage, change)
 
 
 def is_given_up(stage: Stage) -> ModeChange:
@@ -113,7 +119,7 @@ def is_set_up_as_before(stage: Stage) -> ModeChange:
     change = stage.approved(pool, "core_mem", holders="evict", batch_size=1)
     change = stage.stopped_after(change, "uncordon", wave=1)
     stage.occupy(list(change.remembered["machines"]), "core_mem")
-    return changes.roll_back(stage.operator, change, reason="enough")
+    return _back_over_newcomers(stage, change)
 
 
 PLOTS = (
