@@ -246,6 +246,9 @@ def _by_label(route: _Route, batch: int) -> Iterator[Step]:
             yield route.step(RESTART, f"Restart {names}, by hand: cGPU's module stays loaded until then", wave, nodes)
         yield from route.wait(wave, nodes)
         yield route.open(wave, nodes)
+    if (staying := route.written - len(route.nodes)) > 0 and batch and batch < len(route.nodes):
+        # Batches are of nodes that leave their mode; the others may still need another policy.
+        yield route.step(WRITE_LABELS, f"Write the labels to {counted(staying)} of this mode already")
     yield route.verify()
 
 

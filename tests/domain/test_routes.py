@@ -129,3 +129,17 @@ def test_measured_times_take_the_place_of_guesses() -> None:
     assert guessed["drain"] == 0, "how long pods run is theirs to say"
     found = routes.expected(plan, {"cordon": 7}.get)
     assert {step.kind: step.expected_seconds for step in found} == {**guessed, "cordon": 7}
+
+
+def test_batches_end_with_the_labels_of_nodes_that_have_the_mode_already():
+    steps = routes.plan(Mode.EXCLUSIVE, Mode.CGPU, nodes=["a", "b"], evict=False, owns_nodes=False, batch=1, written=3)
+    assert [step.kind for step in steps[-3:]] == ["uncordon", "write_labels", "verify"]
+    assert (steps[-2].title, steps[-2].wave, steps[-2].nodes) == (
+        "Write the labels to 1 node of this mode already",
+        0,
+        (),
+    )
+    at_once = routes.plan(Mode.EXCLUSIVE, Mode.CGPU, nodes=["a", "b"], evict=False, owns_nodes=False, written=3)
+    assert [step.title for step in at_once if step.kind == "write_labels"] == [
+        "Write the labels to 3 nodes, one after the other"
+    ]

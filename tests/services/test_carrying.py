@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -58,7 +59,7 @@ def nodes_of(cluster: Cluster) -> dict[str, GpuNode]:
         return {node.name: node for node in kubernetes.nodes()}
 
 
-def approved(operator: Actor, admin: Actor, pool: NodePool, target: str, **wishes: str) -> ModeChange:
+def approved(operator: Actor, admin: Actor, pool: NodePool, target: str, **wishes: Any) -> ModeChange:
     change = changes.request(operator, pool, target_mode=target, reason="needed", **wishes)
     return changes.approve(admin, change, reason="agreed")
 
@@ -119,6 +120,24 @@ def test_a_policy_is_changed_under_running_pods(
     assert nodes_of(cluster)["gpu-01"].labels[PLACEMENT] == "spread"
     with opened(cluster) as kubernetes:
         assert [p.phase for p in kubernetes.pods(namespace="default")] == ["Running"]
+
+
+def test_batches_also_write_the_policy_of_nodes_that_have_the_mode_already(
+    operator: Actor, admin: Actor, cluster: Cluster
+) -> None:
+    pool = pools.create(operator, cluster, name="mixed", mode="exclusive", node_names=(*NODES, "gpu-03"))
+    settle()
+    with opened(cluster) as kubernetes:
+        kubernetes.label_node("gpu-03", labels={MODE: "cgpu"}, op_id="by hand")
+    pool.refresh_from_db()
+    change = approved(operator, admin, pool, "cgpu", target_policy="spread", way="batches", batch_size=1)
+    titles = [step.title for step in change.steps.all() if step.kind == "write_labels"]
+    assert titles[-1] == "Write the labels to 1 node of this mode already"
+    drive(reaches(change, State.APPLIED), what="an applied change")
+    nodes = nodes_of(cluster)
+    for name in (*NODES, "gpu-03"):
+        assert (nodes[name].labels[MODE], nodes[name].labels[PLACEMENT]) == ("cgpu", "spread")
+        assert not nodes[name].unschedulable
 
 
 def test_a_change_waits_for_the_pods_that_hold_cards(
