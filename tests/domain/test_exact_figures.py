@@ -139,3 +139,8 @@ def test_a_number_of_cards_that_no_machine_has_is_none(cards, known, words):
     allocation = fold(a_node(resources={MEM: MOST_CARDS * 2, COUNT: cards}), [])
     assert len(allocation.gpus) == known
     assert words is None or words in said(allocation)["no-cards"]
+
+
+def test_a_card_of_one_unit_is_over_allocated_in_the_singular():
+    allocation = fold(a_node(cards=1, units=1), [a_pod(mem=2, at={0: 2})])
+    assert said(allocation)["over-allocated"] == "GPU0 is over-allocated: 2 of 1 memory unit."

@@ -140,3 +140,31 @@ def test_the_table_keeps_the_size_too_and_says_what_the_tool_would_print():
     assert "n1 has 4 cards of 22 units, of which 1 is unhealthy" in text
     assert "take each for 16 units" in text
     assert "may not be alike" not in text
+
+
+GIVEN = {"gpushare.alibabacloud.com/device-resource": '{"0":16,"1":16,"2":16,"3":16}'}
+
+
+@pytest.mark.parametrize(
+    ("mode", "ask", "score"),
+    [("cgpu", {"mem": 4}, 77.5), ("core_mem", {"mem": 4, "core": 15}, 76.75)],
+    ids=["a quarter of 16 units", "a quarter of 16 units and a fifth of 75 per cent"],
+)
+def test_a_card_is_scored_by_what_is_given_of_it(mode, ask, score):
+    assert preview(an_ask(**ask), node_states([one_card_out(mode=mode)], [])).verdicts[0].score == score
+
+
+@pytest.mark.parametrize(
+    ("ask", "resource", "best"), [({"mem": 17, "core": 5}, GPU_MEM, 16), ({"mem": 1, "core": 80}, GPU_CORE, 75)]
+)
+def test_no_more_than_is_given_of_a_card_is_taken(ask, resource, best):
+    verdict = preview(an_ask(**ask), node_states([one_card_out(mode="core_mem")], [])).verdicts[0]
+    assert [(each.resource, each.best) for each in verdict.rejections] == [(resource, best)]
+
+
+@pytest.mark.parametrize("ask", [{"mem": 8, "core": 5}, {"mem": 1, "core": 30}], ids=["memory", "compute"])
+def test_what_is_given_decides_whether_a_pod_waits_for_one_that_ends(ask):
+    held = [a_pod("ends", mem=10, core=50, at={0: 10}, core_at={0: 50}, annotations=GIVEN, terminating=True)]
+    held += [a_pod(f"on-{n}", mem=16, core=60, at={n: 16}, core_at={n: 60}, annotations=GIVEN) for n in (1, 2, 3)]
+    verdict = preview(an_ask(**ask), node_states([one_card_out(mode="core_mem")], held)).verdicts[0]
+    assert (verdict.fits, verdict.cards, verdict.waits_for) == (True, (0,), 1)
