@@ -9,7 +9,7 @@ from gpupools.domain.asks import effective_requests
 from gpupools.domain.filters import explained
 from gpupools.domain.gpus import Taint, Toleration
 from gpupools.domain.messages import failed_scheduling
-from gpupools.domain.placement import node_states, sequence
+from gpupools.domain.placement import Fleet, node_states, sequence
 from gpupools.domain.wishes import wish
 from tests.domain.builders import a_node, a_pod, an_ask, container
 from tests.domain.seeing import labelled, see, term
@@ -87,6 +87,14 @@ def test_the_share_of_a_card_is_a_whole_number():
 def test_an_init_container_that_asks_for_nothing_adds_nothing():
     ask = an_ask(container(mem=0), init=(container(mem=0, whole=0),))
     assert not any(effective_requests(ask).values())
+
+
+def test_a_pod_that_was_placed_holds_one_of_each_card():
+    fleet = Fleet(node_states([a_node(mode="topology", cards=4)], []))
+    taken = fleet.place(an_ask(topology=2)).cards
+    (state,) = fleet.states
+    assert [gpu.cards_used for gpu in state.allocation.gpus] == [int(index in taken) for index in range(4)]
+    assert [holding.cards for gpu in state.allocation.gpus for holding in gpu.holdings] == [1, 1]
 
 
 def test_a_very_large_group_keeps_to_the_nodes_where_it_runs():

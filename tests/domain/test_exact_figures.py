@@ -76,6 +76,9 @@ def test_a_pod_bound_under_other_units_counts_in_proportion(was, held, changed):
     allocation = fold(a_node(cards=1), [pod])
     assert allocation.gpus[0].memory_units_held == held
     assert ("unit-changed" in said(allocation)) is changed
+    if changed:
+        then = "1 memory unit;" if was == "1" else f"{was} memory units;"
+        assert then in said(allocation)["unit-changed"]
 
 
 @pytest.mark.parametrize(
